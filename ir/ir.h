@@ -1,0 +1,435 @@
+/*
+ * The intermediate representation: one node for scalars, tensors, graph operators and loop
+ * statements, at three levels (graph, tensor, loop). See doc/ir.md for the language.
+ *
+ * Ownership: everything lives in the module's arena and dies with it. Nodes are immutable once
+ * made (a region's lists are filled while it is built). Not thread-safe: a module per thread.
+ */
+#ifndef TCC_IR_H
+#define TCC_IR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct Arena Arena;
+typedef struct Module Module;
+typedef struct Node Node;
+typedef struct Type Type;
+typedef struct Region Region;
+typedef struct Op Op;
+typedef struct Attr Attr;
+typedef struct Data Data;
+typedef struct Loc Loc;
+typedef struct Diag Diag;
+typedef struct Map Map;
+typedef struct Kernel Kernel;
+typedef struct Machine Machine;
+
+/* ---- arena.c: memory and strings ----------------------------------------------------------- */
+
+Arena *arena_new(void);
+void arena_free(Arena *);
+void *arena_alloc(Arena *, size_t size);                 /* zeroed, 16-byte aligned, never NULL */
+char *arena_printf(Arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void *arena_dup(Arena *, const void *, size_t size);
+#define NEW(m, type) ((type *)arena_alloc((m)->arena, sizeof(type)))
+#define NEWN(m, type, n) ((type *)arena_alloc((m)->arena, sizeof(type) * (size_t)(n)))
+
+bool mul_ok(int64_t a, int64_t b, int64_t *r);           /* false on overflow */
+int64_t sat_add(int64_t, int64_t), sat_mul(int64_t, int64_t);
+
+/* A growable array of pointers in the arena. */
+typedef struct Vec { void **at; int n, cap; } Vec;
+void vec_push(Module *, Vec *, void *);
+
+/* ---- diag.c: messages ----------------------------------------------------------------------- */
+
+/* Exit codes of the command line (CLI.md); DIAG_* say which a message stands for. */
+enum { X_OK = 0, X_DIFFER = 1, X_USAGE = 2, X_INVALID = 3, X_UNSUPPORTED = 4, X_TOOL = 5,
+	X_DATA = 6, X_BUDGET = 7, X_BUG = 70 };
+
+/* Collects errors, so that one run reports all. The first error's code is the exit code. */
+struct Diag {
+	const char *file;      /* prefix of every message, or NULL */
+	FILE *out;             /* NULL: keep quiet */
+	int errors, warnings;
+	int code;              /* of the first error; 0 if none */
+	char first[1024];      /* text of the first error */
+	bool color, quiet, verbose;
+};
+void diag_error(Diag *, int code, const Loc *, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void diag_warn(Diag *, const Loc *, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void diag_note(Diag *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+typedef enum DType {
+#define DT(N, text, bits, cls, onnx) DT_##N,
+#include "dtypes.def"
+#undef DT
+	N_DTYPES
+} DType;
+
+typedef struct DTypeInfo { const char *text; int bits; char cls; int onnx; } DTypeInfo;
+extern const DTypeInfo dtypes[N_DTYPES];
+DType dtype_parse(const char *text);                     /* DT_NONE if unknown */
+DType dtype_of_onnx(int code);                           /* DT_NONE if unknown */
+static inline bool dt_float(DType d) { return dtypes[d].cls == 'F'; }
+static inline bool dt_int(DType d) { return dtypes[d].cls == 'I' || dtypes[d].cls == 'U' || dtypes[d].cls == 'X'; }
+static inline bool dt_signed(DType d) { return dtypes[d].cls == 'I' || dtypes[d].cls == 'X'; }
+static inline bool dt_small(DType d) { return dt_float(d) && dtypes[d].bits < 32; }
+
+typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK } Space;
+
+typedef enum TypeKind { T_SCALAR, T_TENSOR, T_BUFFER, T_TUPLE, T_SEQ, T_OPTIONAL, T_MAP, T_VOID } TypeKind;
+
+/* Interned: equal types are one pointer. */
+struct Type {
+	TypeKind kind;
+	DType dtype;           /* element; key of a map */
+	Space space;           /* buffer */
+	int rank;              /* tensor: number of dims; tuple: number of elems */
+	Node **dims;           /* tensor: index expressions */
+	const Type **elem;     /* tuple: its types; seq, optional: the element; map: the value */
+};
+const Type *ty_scalar(Module *, DType);
+const Type *ty_tensor(Module *, DType, int rank, Node *const *dims);
+const Type *ty_buffer(Module *, DType, Space);
+const Type *ty_tuple(Module *, int n, const Type *const *);
+const Type *ty_of(Module *, TypeKind, DType, const Type *elem);   /* seq, optional, map, void */
+
+/* A constant's payload, as ONNX lays it out: row-major, little-endian, sub-byte types packed low
+ * bits first, bool a byte. Strings: an array of char pointers, NUL-terminated. Shared by hash. */
+struct Data {
+	int64_t count;         /* elements */
+	size_t size;           /* bytes */
+	const void *bytes;     /* size bytes; may be mapped from a file; owned by whoever made it */
+	const char **strings;
+	uint64_t hash;         /* of the contents */
+	const char *file; int64_t offset;   /* where it lies on disk, if it does */
+};
+Data *data_new(Module *, DType, int64_t count, const void *bytes);     /* bytes NULL: zeroed, writable by the maker */
+
+/* Scalar constant: integers and bool in i (sign- or zero-extended to 64 bits), floats in f
+ * (exactly a value of the type). */
+typedef union Num { int64_t i; double f; } Num;
+Num data_get(const Data *, DType, int64_t k);
+void data_set(void *bytes, DType, int64_t k, Num);
+/* num.c: scalar arithmetic as scalar.def states it; the one that folds and evaluates. */
+struct OpKindTag;
+Num num_round(DType, double);                            /* to the type; f8: saturating */
+Num num_cast(DType to, DType from, Num);
+bool num_eval(int op, DType result, DType operand, const Num *in, Num *out); /* false: not a foldable op */
+
+/* ---- ops --------------------------------------------------------------------------------------- */
+
+typedef enum OpCode {
+#define SC(N, text, arity, res, infix, doc) O_##N,
+#include "scalar.def"
+#undef SC
+#define CORE(N, text, level, doc) O_##N,
+#include "core.def"
+#undef CORE
+	O_GRAPH                /* every graph operator: its row is Node.op */
+} OpCode;
+
+typedef enum Comb { COMB_SET, COMB_SUM, COMB_PROD, COMB_MIN, COMB_MAX, COMB_AND, COMB_OR } Comb;
+extern const char *const comb_names[];
+typedef enum ForKind { F_SERIAL, F_PARALLEL, F_UNROLL, F_VECTOR, F_GRID_X, F_GRID_Y, F_GRID_Z, F_BLOCK } ForKind;
+extern const char *const for_names[];
+
+typedef enum RowKind { ROW_CORE, ROW_SCALAR, ROW_ELEM, ROW_COMP, ROW_INDEX, ROW_STRUCT } RowKind;
+typedef struct Build Build;
+typedef struct Sig Sig;
+
+/* A row of the operator table. Scalar and core nodes have rows as well (made from the .def files). */
+struct Op {
+	const char *name;      /* in the IR: leaky_relu */
+	const char *onnx;      /* in a model: LeakyRelu, or "ai.onnx.ml:Scaler", "com.microsoft:Gelu"; NULL if none */
+	int since;             /* newest since_version whose form this row states */
+	RowKind kind;
+	const char *sig;       /* "(x: float, slope: x?) {alpha: float = 0.01} -> x"; see op.c */
+	const char *body;      /* ELEM, COMP: the definition in the language of body.c */
+	Node *(*build)(Build *); /* INDEX, STRUCT, COMP: makes the definition; NULL after an error */
+	const char *doc;       /* a line */
+	OpCode code;           /* core and scalar rows */
+	Sig *parsed;           /* made on first use */
+};
+
+/* Attribute of a graph node; lists are interned, sorted by name, defaults filled in. */
+typedef enum AttrKind { A_INT, A_FLOAT, A_STR, A_INTS, A_FLOATS, A_STRS, A_TENSOR, A_REGION, A_TYPE } AttrKind;
+struct Attr {
+	const char *name;      /* interned */
+	AttrKind kind;
+	int n;                 /* length of a list */
+	int64_t i; double f; const char *s;
+	const int64_t *is; const double *fs; const char *const *ss;
+	Node *t; Region *r; const Type *type;
+	const Attr *next;
+};
+
+/* ---- nodes --------------------------------------------------------------------------------------- */
+
+struct Node {
+	const Op *op;
+	OpCode code;           /* op->code */
+	const Type *type;
+	int nin, nregions;
+	Node **in;             /* an absent optional operand is NULL */
+	const Attr *attrs;
+	Region **regions;
+	const char *name;      /* param, sym, buffer, host, call; interned */
+	int64_t n;             /* see core.def */
+	Num num;
+	Data *data;
+	Node *def;             /* graph operator: its definition (tensor, tuple, or another graph node) */
+	Node **elems;          /* known elements of a small tensor, in row-major order, or NULL */
+	int64_t lo, hi;        /* integer and index scalars: every value lies in lo..hi */
+	const Loc *loc;
+	uint32_t id;           /* dense, in order of making */
+	uint32_t hash;
+	uint32_t size;         /* scalars: nodes of the expression as a tree, saturating */
+};
+
+/* A function, a branch, a loop body, a list of statements. */
+struct Region {
+	const char *name;
+	int nparams, nresults;
+	Node **params;
+	Node **results;        /* loop level: the statements, in order */
+	int cap;               /* of results, while it is built */
+};
+
+/* Where a node came from: an ordered set of ONNX nodes. */
+struct Loc {
+	const char *name;      /* node's name, or its first output's, with the path of functions and subgraphs */
+	const char *type;      /* ONNX op type */
+	int index;             /* position in its graph, -1 if unknown */
+	const Loc *next;
+};
+const Loc *loc_new(Module *, const char *name, const char *type, int index);
+const Loc *loc_union(Module *, const Loc *, const Loc *);
+
+/* A condition on the input's shapes that the program checks once a run (exit code 6). */
+typedef struct Require { Node *cond; const char *message; const Loc *loc; } Require;
+
+/* An axis of an input that defines a symbol; the first one defines it, the others are checked. */
+typedef struct SymDef { Node *sym; int input, axis; } SymDef;
+
+/* Precision ledger: what was rewritten inexactly or reduced. */
+typedef struct Ledger { const char *what, *cls; double error; const Loc *loc; } Ledger;
+
+struct Module {
+	Arena *arena;
+	Diag *diag;
+	const char *name;      /* of the model */
+	Region *main;          /* params: inputs; results: outputs (Node.name of neither is needed: see below) */
+	const char **in_names, **out_names;
+	Vec requires, symdefs, ledger, kernels;
+	Region *plan;          /* loop level: the host plan */
+	const Machine *machine, *host;
+	uint32_t nnodes;
+	int64_t nextid;        /* axes, carries, fresh symbols */
+	bool strict;           /* only exact rewrites */
+	/* folding: runs a closed tensor-level node; bound by cmd. NULL: large constants are not folded. */
+	Node *(*execute)(Module *, Node *root);
+	struct Interns *interns;
+};
+Module *module_new(Diag *);
+void module_free(Module *);
+const char *intern(Module *, const char *);              /* equal strings, one pointer */
+void require(Module *, Node *cond, const Loc *, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* Interns and returns the node described by t (op, type, in, attrs, name, n, num, data); nodes
+ * with regions, and axes, carries, fresh symbols, are always new. Computes hash, size, range. */
+Node *node_make(Module *, Node t);
+const Op *core_op(OpCode);                               /* row of a scalar or core node */
+
+/* ---- expr.c: scalars ------------------------------------------------------------------------------ */
+/* Constructors simplify: constants fold, index expressions become canonical polynomials, what a
+ * range proves vanishes. Float identities only where bit-exact. */
+
+Node *x_num(Module *, DType, Num);
+Node *x_int(Module *, DType, int64_t);                   /* integers, bool, and floats from an integer */
+Node *x_flt(Module *, DType, double);
+Node *x_idx(Module *, int64_t);                          /* index constant */
+Node *x_bool(Module *, bool);
+Node *x_axis(Module *, Node *extent);                    /* a new one, in [0, extent) */
+Node *x_sym(Module *, const char *name, int64_t lo, int64_t hi);   /* name NULL: a fresh one */
+Node *x_carry(Module *, DType);
+Node *x_op(Module *, OpCode, int nin, Node *const *in, DType to);  /* any scalar.def row; `to` for cast, bits */
+Node *x1(Module *, OpCode, Node *), *x2(Module *, OpCode, Node *, Node *);
+Node *x_select(Module *, Node *cond, Node *a, Node *b);
+Node *x_cast(Module *, DType, Node *);
+Node *x_bits(Module *, DType, Node *);
+static inline Node *x_add(Module *m, Node *a, Node *b) { return x2(m, O_ADD, a, b); }
+static inline Node *x_sub(Module *m, Node *a, Node *b) { return x2(m, O_SUB, a, b); }
+static inline Node *x_mul(Module *m, Node *a, Node *b) { return x2(m, O_MUL, a, b); }
+static inline Node *x_fdiv(Module *m, Node *a, Node *b) { return x2(m, O_FLOORDIV, a, b); }
+static inline Node *x_mod(Module *m, Node *a, Node *b) { return x2(m, O_MOD, a, b); }
+static inline Node *x_min(Module *m, Node *a, Node *b) { return x2(m, O_MIN, a, b); }
+static inline Node *x_max(Module *m, Node *a, Node *b) { return x2(m, O_MAX, a, b); }
+static inline Node *x_lt(Module *m, Node *a, Node *b) { return x2(m, O_LT, a, b); }
+static inline Node *x_le(Module *m, Node *a, Node *b) { return x2(m, O_LE, a, b); }
+static inline Node *x_eq(Module *m, Node *a, Node *b) { return x2(m, O_EQ, a, b); }
+static inline Node *x_ne(Module *m, Node *a, Node *b) { return x2(m, O_NE, a, b); }
+static inline Node *x_and(Module *m, Node *a, Node *b) { return x2(m, O_AND, a, b); }
+static inline Node *x_or(Module *m, Node *a, Node *b) { return x2(m, O_OR, a, b); }
+static inline Node *x_not(Module *m, Node *a) { return x1(m, O_NOT, a); }
+Node *x_addi(Module *, Node *, int64_t), *x_muli(Module *, Node *, int64_t);  /* with an index constant */
+Node *x_ceildiv(Module *, Node *, Node *);
+Node *x_reduce(Module *, Comb, int naxes, Node *const *axes, Node *body);
+Node *x_iter(Module *, Node *axis, Node *carry, Node *init, Node *step);
+Node *x_comb(Module *, Comb, Node *a, Node *b);          /* COMB_SUM: add ... */
+Node *x_comb_identity(Module *, Comb, DType);            /* sum 0, prod 1, min +inf/MAX, max -inf/MIN */
+
+bool is_int(const Node *, int64_t *v);                   /* an integer or index constant? */
+bool is_intv(const Node *, int64_t v);
+bool prove_lt(Module *, Node *a, Node *b), prove_le(Module *, Node *a, Node *b), prove_eq(Module *, Node *a, Node *b);
+/* e = coef * axis + rest with rest and coef free of the axis; false if it is not of that form. */
+bool linear_in(Module *, Node *e, Node *axis, Node **coef, Node **rest);
+bool contains(const Node *e, const Node *part);          /* does the scalar expression use the node? */
+
+/* ---- walk.c: traversal and rewriting ------------------------------------------------------------------ */
+
+struct Map { uint32_t cap, n; const Node **key; void **val; };   /* by node; zero-initialise */
+void *map_get(const Map *, const Node *);
+void map_put(Map *, const Node *, void *);               /* malloc'ed: map_free */
+void map_free(Map *);
+
+/* Every node reachable from the roots, operands before users, each once; regions' results and
+ * params before their node; graph operators' definitions too if defs. malloc'ed. Iterative. */
+Node **topo(Node *const *roots, int nroots, bool defs, int *n);
+/* Rebuilds e with the nodes of map replaced; bound axes and carries of reduce and iter are renewed
+ * when `fresh`; goes through scalar nodes only, tensor operands of reads are looked up in map as well. */
+Node *subst(Module *, Node *e, Map *map, bool fresh);
+Node *subst1(Module *, Node *e, const Node *from, Node *to);
+
+/* ---- tensor.c: building tensors ------------------------------------------------------------------------- */
+
+Node *t_param(Module *, const char *name, const Type *, int position);
+Node *t_const(Module *, DType, int rank, const int64_t *dims, Data *);
+Node *t_scalar(Module *, DType, Num);                    /* rank 0 constant */
+Node *t_ints(Module *, int n, const int64_t *);          /* i64[n] constant */
+Node *t_exprs(Module *, DType, int n, Node *const *e);   /* [n] tensor of index or scalar expressions */
+Node *t_scalar_expr(Module *, DType, Node *e);           /* rank 0 tensor of a scalar expression */
+void axes_new(Module *, int rank, Node *const *extents, Node **axes);
+Node *t_tensor(Module *, int rank, Node *const *axes, Node *body);
+Node *t_scatter(Module *, Comb, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond);
+Node *t_tuple(Module *, int n, Node *const *);
+Node *t_result(Module *, Node *tuple, int i);            /* looks through tuples and definitions of tuples */
+Node *x_read(Module *, Node *tensor, Node *const *idx);  /* one index a dimension; uses known elements */
+/* Reads with numpy broadcasting to the given axes of a result of the given rank. */
+Node *x_bread(Module *, Node *tensor, int rank, Node *const *axes);
+/* The broadcast of two dimensions: proved equal, or 1, else a select; records a requirement. */
+Node *dim_broadcast(Module *, Node *a, Node *b, const Loc *);
+bool dims_broadcast(Module *, int n, Node *const *tensors, int *rank, Node **dims, const Loc *); /* dims: room for MAX_RANK */
+Node *numel(Module *, const Node *tensor);               /* product of the dims */
+bool const_dims(const Node *tensor, int64_t *dims);      /* all constant? */
+enum { MAX_RANK = 16, MAX_ELEMS = 1024 };
+static inline int rank_of(const Node *t) { return t->type->rank; }
+static inline DType dtype_of(const Node *t) { return t->type->dtype; }
+static inline Node *dim_of(const Node *t, int i) { return t->type->dims[i]; }
+/* The elements of a small 1-D (or 0-D) integer tensor as index expressions: constants, symbols, or
+ * reads at run time. False if its length is not a constant. n elements, in the arena. */
+bool index_elems(Module *, Node *tensor, int *n, Node ***elems);
+
+/* ---- op.c: graph operators -------------------------------------------------------------------------------- */
+
+extern const Op *const op_families[];                    /* NULL-terminated list of NULL-name-terminated tables */
+const Op *op_find(const char *name);                     /* by the IR's name */
+const Op *op_find_onnx(const char *domain, const char *type);
+const Op *op_next(const Op *);                           /* every graph row, NULL to begin */
+
+/* The parsed signature of a row. */
+typedef struct SigOperand { const char *name; bool optional, variadic; const char *types; } SigOperand;
+typedef struct SigAttr { const char *name; AttrKind kind; bool required, has_default; Attr value; } SigAttr;
+struct Sig { int nin, nattrs, nout, min_out; SigOperand *in; SigAttr *attrs; SigOperand *out; bool variadic_out; };
+const Sig *op_sig(const Op *);
+
+/* What a builder sees. */
+struct Build {
+	Module *m;
+	const Op *op;
+	int nin; Node **in;    /* padded with NULL to the signature's length */
+	const Attr *attrs;
+	int nregions; Region **regions;
+	int nout;              /* results that the model asks for (variadic results: Split) */
+	const Loc *loc;
+};
+/* Makes a graph node: checks operands and attributes against the row, fills in defaults, interns,
+ * builds the definition. NULL after an error was reported. */
+Node *graph_op(Module *, const Op *, int nin, Node *const *in, const Attr *attrs, int nout, int nregions,
+	Region *const *regions, const Loc *);
+/* For builders: calls another row. attrs as "axis=1, keepdims=0" text, NULL for none. */
+Node *call(Build *, const char *name, int nin, Node *const *in, const char *attrs);
+Node *fail(Build *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* invalid model (3): returns NULL */
+Node *unsupported(Build *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* (4): returns NULL */
+
+const Attr *attr_find(const Attr *, const char *name);
+int64_t attr_int(const Build *, const char *name);       /* by the row's default if absent */
+double attr_float(const Build *, const char *name);
+const char *attr_str(const Build *, const char *name);
+bool attr_ints(const Build *, const char *name, int *n, const int64_t **v);   /* false if absent */
+const Attr *attrs_add(Module *, const Attr *list, Attr a);                    /* interned, sorted */
+
+/* body.c: the definitions' language. */
+Node *body_expand(Build *);                              /* of an ELEM or COMP row with text */
+
+/* ---- print.c, parse.c, verify.c, eval.c ------------------------------------------------------------------- */
+
+typedef enum Level { LEVEL_GRAPH, LEVEL_TENSOR, LEVEL_LOOP } Level;
+void module_print(Module *, Level, FILE *);
+char *expr_print(Module *, Node *scalar);                /* infix, in the arena */
+Module *module_parse(const char *text, const char *file, Diag *, Level *);    /* NULL after errors */
+bool module_verify(Module *, Level);                     /* false: a bug of ours, reported */
+/* Evaluates the module's main region: inputs and outputs as constants. wide: all floats in double. */
+bool module_eval(Module *, Level, Node *const *inputs, Node **outputs, bool wide);
+
+/* ---- math.c: expansions ------------------------------------------------------------------------------------- */
+
+/* The expansion of a scalar operation (exp ...) in terms of the spelled ones; NULL if it is spelled.
+ * Operand type f32 or f64 (narrower floats compute in f32 before this is asked). */
+Node *math_expand(Module *, OpCode, int nin, Node *const *in);
+double math_ulp(OpCode, DType);                          /* its stated error */
+
+/* ---- loop level ---------------------------------------------------------------------------------------------- */
+
+/* Kernel: buffers are the body's `buffer` nodes of space global; scalars its `sym` nodes. */
+struct Kernel {
+	const char *name;
+	int nbufs, nsyms;
+	Node **bufs;           /* buffer nodes: parameters in order */
+	bool *writes;          /* per buffer: stored to */
+	Node **syms;           /* sym nodes: the scalar parameters */
+	Node **args;           /* per sym: the host's expression for it */
+	Region *body;          /* CPU: begins with one `for parallel` (the runtime splits it), or has none.
+	                        * GPU: grid loops around one block loop around the statements of a thread */
+	Node *grid[3];         /* host expressions: parallel extent in grid[0] on a CPU */
+	int block;             /* threads of a block */
+	int64_t shared;        /* bytes of shared memory */
+	double flops, bytes;   /* per unit of grid[0] * grid[1] * grid[2], estimated */
+	const char *schedule;  /* "class=map, vector=16": printed */
+	const Loc *loc;
+	const char **errors;   /* texts for bound: error number k+1 is errors[k] */
+	int nerrors;
+};
+
+Region *region_new(Module *, const char *name);
+void region_add(Module *, Region *, Node *);             /* appends a result or statement */
+/* Statements (also appended to the region). */
+Node *l_for(Module *, Region *, ForKind, Node *axis, Region *body);
+Node *l_buffer(Module *, const char *name, DType, Space, int n, Node *const *extents);  /* not a statement */
+Node *l_alloc(Module *, Region *, Node *buffer);
+Node *l_load(Module *, Node *buffer, int n, Node *const *idx);        /* an expression */
+Node *l_store(Module *, Region *, Node *buffer, int n, Node *const *idx, Node *value);
+Node *l_let(Module *, Region *, Node *value);                         /* usable as the value */
+Node *l_when(Module *, Region *, Node *cond, Region *then, Region *els);
+Node *l_barrier(Module *, Region *);
+Node *l_call(Module *, Region *, const char *name, int n, Node *const *args); /* usable as its int64 (index) result */
+Node *l_fold(Module *, Comb, Node *buffer, Node *axis, int n, Node *const *idx); /* an expression, see core.def */
+
+#endif
