@@ -411,6 +411,7 @@ struct Kernel {
 	Node *grid[3];         /* host expressions: parallel extent in grid[0] on a CPU */
 	int block;             /* threads of a block */
 	int64_t shared;        /* bytes of shared memory */
+	Node *scratch;         /* bytes of stack buffers per thread of the pool, a host expression; NULL: none */
 	double flops, bytes;   /* per unit of grid[0] * grid[1] * grid[2], estimated */
 	const char *schedule;  /* "class=map, vector=16": printed */
 	const Loc *loc;
