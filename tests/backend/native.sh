@@ -1,0 +1,1 @@
+exec sh tests/backend/run native
