@@ -252,12 +252,19 @@ typedef struct TccImage {
 	uint64_t size;
 } TccImage;
 
-/* Exported as <prefix>_tcc_model; an executable's object also exports
- * `const TccModel *const tcc_main_model`, which points to it. */
+/*
+ * Exported as <prefix>_tcc_model; an executable's object also exports
+ * `const TccModel *const tcc_main_model`, which points to it, for the runtime's main.
+ *
+ * Linking: the object and libtcc_rt.a. Bodies for devices are taken from the archive only when
+ * asked for: -u tcc_device_cuda, tcc_device_hip or tcc_device_sim (these need libdl).
+ * `needs` may name what cpu.c lists; a name that it does not know is refused at load.
+ */
 struct TccModel {
 	uint32_t abi_version;           /* TCC_ABI_VERSION */
 	uint32_t image_kind;            /* TCC_IMAGE_NONE: kernels run on the CPU */
-	const char *machine;            /* "x86-64-v3", "sm_80": who can run it; NULL: anyone */
+	const char *machine;            /* what it is for, for people: "x86-64-v3", "sm_80" */
+	const char *needs;              /* CPU features, by LLVM's names: "avx2,fma"; NULL: none */
 	const uint8_t *meta;            /* a TccMeta, 8-byte aligned */
 	uint64_t meta_size;
 	const void *weights;            /* embedded blob, 64-byte aligned; NULL: in a file */
