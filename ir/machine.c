@@ -1,0 +1,153 @@
+/*
+ * The table of machines: rows of machines.def with what they inherit filled in. Everything is a
+ * constant; a CPU that has no row gets the generic one of its features (machine_generic).
+ */
+#include <string.h>
+#include "machine.h"
+
+#define KB(x) ((int64_t)(x) * 1024)
+static const Machine rows[] = {
+#define CPU(n, b, t, c, f, h, bits, regs, ports, lat, l1_, l2_, l3_, ln, nc, g, bw) \
+	{.name = n, .base = b, .kind = M_CPU, .triple = t, .cpu = c, .features = f, .has = h, \
+	.vector_bits = bits, .vector_regs = regs, .fma_ports = ports, .fma_latency = lat, .l1 = KB(l1_), \
+	.l2 = KB(l2_), .l3 = KB(l3_), .line = ln, .cores = nc, .ghz = g, .gbs = bw, .warp = 1},
+#define CUDA(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16) \
+	{.name = n, .base = b, .kind = M_CUDA, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
+	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
+	.fp32_clk = f32, .fp16_clk = f16, .warp = 32, .regs_unit = 65536, .threads_block = 1024, \
+	.regs_thread = 255, .line = 128},
+#define HIP(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, w, r) \
+	{.name = n, .base = b, .kind = M_HIP, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
+	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
+	.fp32_clk = f32, .fp16_clk = f16, .warp = w, .regs_unit = r, .threads_block = 1024, \
+	.regs_thread = 256, .line = 128},
+#define OTHER(n, k) {.name = n, .kind = k, .warp = 1},
+#include "machines.def"
+#undef CPU
+#undef CUDA
+#undef HIP
+#undef OTHER
+};
+enum { NROWS = sizeof rows / sizeof *rows };
+
+static const Machine *
+row(const char *name)
+{
+	int i;
+
+	for (i = 0; i < NROWS; i++)
+		if (strcmp(rows[i].name, name) == 0)
+			return &rows[i];
+	return NULL;
+}
+
+static const char *
+join(Module *m, const char *a, const char *b)
+{
+	if (!a || !*a)
+		return b ? b : "";
+	return b && *b ? arena_printf(m->arena, "%s,%s", a, b) : a;
+}
+
+/* Facts of the base where the row has none. */
+static const Machine *
+inherit(Module *m, const Machine *r)
+{
+	Machine *t = arena_dup(m->arena, r, sizeof *r);
+	const Machine *b = r->base ? inherit(m, row(r->base)) : NULL;
+
+	if (!t->has)
+		t->has = "";
+	if (!b)
+		return t;
+#define FILL(f) if (!t->f) t->f = b->f
+	FILL(triple); FILL(cpu); FILL(features);
+	FILL(vector_bits); FILL(vector_regs); FILL(fma_ports); FILL(fma_latency);
+	FILL(l1); FILL(l2); FILL(l3); FILL(line); FILL(cores); FILL(ghz); FILL(gbs);
+	FILL(warp); FILL(units); FILL(smem_unit); FILL(smem_block); FILL(regs_unit);
+	FILL(threads_unit); FILL(blocks_unit); FILL(fp32_clk); FILL(fp16_clk);
+#undef FILL
+	t->has = join(m, b->has, t->has);
+	return t;
+}
+
+const Machine *
+machine_at(Module *m, int i)
+{
+	return i >= 0 && i < NROWS ? inherit(m, &rows[i]) : NULL;
+}
+
+const Machine *
+machine_find(Module *m, const char *name)
+{
+	const Machine *r = row(name);
+
+	return r ? inherit(m, r) : NULL;
+}
+
+static bool
+listed(const char *list, const char *word, size_t n)
+{
+	const char *p;
+
+	for (p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+		if (strncmp(p, word, n) == 0 && (p[n] == ',' || p[n] == 0))
+			return true;
+	return false;
+}
+
+bool
+machine_has(const Machine *t, const char *feature)
+{
+	return t->has && listed(t->has, feature, strlen(feature));
+}
+
+static bool
+listed_all(const char *list, const char *words)
+{
+	const char *p = words, *e;
+
+	for (; *p; p = *e ? e + 1 : e) {
+		e = strchr(p, ',');
+		if (!e)
+			e = p + strlen(p);
+		if (!listed(list, p, (size_t)(e - p)))
+			return false;
+	}
+	return true;
+}
+
+const Machine *
+machine_generic(Module *m, const char *name, const char *triple, const char *cpu,
+	const char *features, const char *has)
+{
+	static const char *const levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64",
+		"aarch64+sve", "aarch64", "riscv64+v", "riscv64", "wasm32"};
+	const char *dash = strchr(triple, '-');
+	size_t i, n = dash ? (size_t)(dash - triple) : strlen(triple);
+	const Machine *b;
+	Machine *t;
+
+	for (i = 0; i < sizeof levels / sizeof *levels; i++) {
+		b = machine_find(m, levels[i]);
+		if (strncmp(b->triple, triple, n) == 0 && b->triple[n] == '-' && listed_all(has, b->has))
+			break;
+	}
+	if (i == sizeof levels / sizeof *levels)
+		return NULL;
+	t = arena_dup(m->arena, b, sizeof *b);
+	t->name = intern(m, name);
+	t->base = levels[i];
+	t->cpu = intern(m, cpu);
+	t->features = intern(m, features);
+	t->has = intern(m, has);
+	return t;
+}
+
+int
+machine_lanes(const Machine *t, DType d)
+{
+	int bits = dtypes[d].bits < 8 ? 8 : dtypes[d].bits;
+
+	return t->vector_bits > bits ? t->vector_bits / bits : 1;
+}

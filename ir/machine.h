@@ -1,0 +1,53 @@
+/*
+ * Machines: facts that schedules, cost models and targets read. Rows stand in machines.def; a row
+ * inherits from its base what it leaves 0. Sizes in bytes, clocks in GHz, bandwidths in GB/s.
+ */
+#ifndef TCC_MACHINE_H
+#define TCC_MACHINE_H
+
+#include "ir.h"
+
+typedef enum MachineKind { M_CPU, M_CUDA, M_HIP, M_C, M_STABLEHLO } MachineKind;
+
+struct Machine {
+	const char *name;      /* as --target says it */
+	const char *base;      /* the row it falls back to, or NULL */
+	MachineKind kind;
+	const char *triple;    /* CPU: LLVM's names of triple, CPU and features ("+sve,+fp16") */
+	const char *cpu;
+	const char *features;
+	const char *has;       /* CPU: features that code generation may use, "avx2,fma"; in LLVM's names */
+	int vector_bits;       /* widest vector that pays; 0: scalar code */
+	int vector_regs;
+	int fma_ports, fma_latency;  /* vector multiply-adds a cycle; cycles */
+	int64_t l1, l2, l3;    /* data; l2 per core, l3 a core's share */
+	int line;              /* of the cache */
+	int cores;             /* assumed, for splitting work */
+	double ghz, gbs;       /* gbs: memory bandwidth, one core of a CPU, the whole of a GPU */
+	/* GPU */
+	int cc;                /* 80 for sm_80; gfx: the digits as hexadecimal, 0x942 */
+	int warp;              /* threads that run together */
+	int units;             /* multiprocessors, compute units */
+	int64_t smem_unit, smem_block; /* shared memory of a unit, the most a block may have */
+	int regs_unit;         /* 32-bit registers of a unit */
+	int threads_unit, blocks_unit, threads_block, regs_thread;
+	int fp32_clk, fp16_clk; /* flops a cycle and unit: plain units; matrix units, f32 accumulators */
+};
+
+/* Row i with all that it inherits, in the module's arena; NULL past the last. */
+const Machine *machine_at(Module *, int i);
+/* The row of that name; NULL if there is none: numbers are not guessed. */
+const Machine *machine_find(Module *, const char *name);
+/* Is the feature in the machine's list? */
+bool machine_has(const Machine *, const char *feature);
+/* A machine for a CPU without a row: the newest architecture level of the triple that its features
+ * ("avx2,fma,...": names without signs) contain, under the given name. NULL: no row for the triple. */
+const Machine *machine_generic(Module *, const char *name, const char *triple, const char *cpu,
+	const char *features, const char *has);
+/* Lanes of a vector of the type: vector_bits / bits, at least 1. */
+int machine_lanes(const Machine *, DType);
+
+static inline bool machine_gpu(const Machine *t) { return t->kind == M_CUDA || t->kind == M_HIP; }
+static inline bool machine_fma(const Machine *t) { return t->fma_ports > 0; }
+
+#endif
