@@ -230,6 +230,7 @@ struct Module {
 	const char **in_names, **out_names;
 	Vec requires, symdefs, ledger, kernels;
 	Region *plan;          /* loop level: the host plan */
+	struct Plan *memory;   /* loop level: what the plan refers to by number (plan.h) */
 	const Machine *machine, *host;
 	uint32_t nnodes;
 	int64_t nextid;        /* axes, carries, fresh symbols */
