@@ -262,6 +262,8 @@ Node *x_axis(Module *, Node *extent);                    /* a new one, in [0, ex
 Node *x_sym(Module *, const char *name, int64_t lo, int64_t hi);   /* name NULL: a fresh one */
 Node *x_carry(Module *, DType);
 Node *x_op(Module *, OpCode, int nin, Node *const *in, DType to);  /* any scalar.def row; `to` for cast, bits */
+/* The node as stated, without simplification: for the parser and where a form must stay. */
+Node *x_raw(Module *, OpCode, int nin, Node *const *in, DType result);
 Node *x1(Module *, OpCode, Node *), *x2(Module *, OpCode, Node *, Node *);
 Node *x_select(Module *, Node *cond, Node *a, Node *b);
 Node *x_cast(Module *, DType, Node *);
@@ -304,6 +306,8 @@ void map_free(Map *);
 /* Every node reachable from the roots, operands before users, each once; regions' results and
  * params before their node; graph operators' definitions too if defs. malloc'ed. Iterative. */
 Node **topo(Node *const *roots, int nroots, bool defs, int *n);
+/* The scalar nodes of an expression, operands first; does not enter the tensors it reads. malloc'ed. */
+Node **topo_scalar(Node *e, int *n);
 /* Rebuilds e with the nodes of map replaced; bound axes and carries of reduce and iter are renewed
  * when `fresh`; goes through scalar nodes only, tensor operands of reads are looked up in map as well. */
 Node *subst(Module *, Node *e, Map *map, bool fresh);
@@ -337,6 +341,8 @@ static inline Node *dim_of(const Node *t, int i) { return t->type->dims[i]; }
 /* The elements of a small 1-D (or 0-D) integer tensor as index expressions: constants, symbols, or
  * reads at run time. False if its length is not a constant. n elements, in the arena. */
 bool index_elems(Module *, Node *tensor, int *n, Node ***elems);
+void infer_elems(Module *, Node *);                      /* sets elems from the definition, where they are known */
+Node *definition(Node *);                                /* the end of its chain of definitions */
 
 /* ---- op.c: graph operators -------------------------------------------------------------------------------- */
 
@@ -396,6 +402,9 @@ bool module_eval(Module *, Level, Node *const *inputs, Node **outputs, bool wide
  * Operand type f32 or f64 (narrower floats compute in f32 before this is asked). */
 Node *math_expand(Module *, OpCode, int nin, Node *const *in);
 double math_ulp(OpCode, DType);                          /* its stated error */
+/* Casts between f32 and a narrower float by integer operations; NULL for other pairs. f4e2m1 stands
+ * as its code in a u8. */
+Node *math_cast(Module *, DType to, DType from, Node *in);
 
 /* ---- loop level ---------------------------------------------------------------------------------------------- */
 
