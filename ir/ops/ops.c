@@ -1,0 +1,7 @@
+/* The families of operators. A family is a file beside this one. */
+#include "ops.h"
+
+const Op *const op_families[] = {
+	ops_elementwise, ops_reduce, ops_contract,
+	NULL
+};
