@@ -15,4 +15,18 @@ DType storage_type(DType);
 Node *to_storage(Module *, Node *scalar_expr);
 Node *from_storage(Module *, DType, Node *stored);
 
+/* ---- rewrite.c ----------------------------------------------------------------------------- */
+
+/*
+ * Rebuilds the main region: fn sees each node with its new operands and gives the replacement, or
+ * NULL for the same operation on the new operands. done maps old nodes to new ones so far. With
+ * defs, definitions come before the graph nodes they define.
+ */
+void rewrite_module(Module *, bool defs, Node *(*fn)(Module *, Node *, Node **in, Map *done, void *), void *);
+Node *rebuild_node(Module *, Node *, Node **in, Map *done);
+
+/* ---- passes, in order ---------------------------------------------------------------------- */
+
+bool pass_lower(Module *);      /* graph -> tensor level */
+
 #endif

@@ -1,0 +1,183 @@
+/* Rewriting a whole module: operands before users, shared nodes once. */
+#include <stdlib.h>
+#include <string.h>
+#include "opt.h"
+
+enum { MAX_IN = 64 };
+
+/* Dims of a type with their nodes replaced. */
+static const Type *
+map_type(Module *m, const Type *t, Map *done)
+{
+	Node *dims[MAX_RANK];
+	const Type **elem, *r;
+	int i;
+
+	if (t->kind == T_TENSOR) {
+		for (i = 0; i < t->rank; i++)
+			dims[i] = subst(m, t->dims[i], done, false);
+		return ty_tensor(m, t->dtype, t->rank, dims);
+	}
+	if (t->kind == T_TUPLE) {
+		elem = NEWN(m, const Type *, t->rank + 1);
+		for (i = 0; i < t->rank; i++)
+			elem[i] = map_type(m, t->elem[i], done);
+		r = ty_tuple(m, t->rank, elem);
+		return r;
+	}
+	return t;
+}
+
+static Region *
+map_region(Module *m, Region *r, Map *done)
+{
+	Region *q = region_new(m, r->name);
+	int i;
+
+	q->nparams = r->nparams;
+	q->params = NEWN(m, Node *, r->nparams + 1);
+	for (i = 0; i < r->nparams; i++)
+		q->params[i] = map_get(done, r->params[i]);
+	for (i = 0; i < r->nresults; i++)
+		region_add(m, q, r->results[i] ? map_get(done, r->results[i]) : NULL);
+	return q;
+}
+
+Node *
+rebuild_node(Module *m, Node *n, Node **in, Map *done)
+{
+	Node t, *r;
+	int i, rank;
+
+	switch (n->code) {
+	case O_READ:
+		return x_read(m, in[0], in + 1);
+	case O_REDUCE:
+		return x_reduce(m, (Comb)n->n, n->nin - 1, in, in[n->nin - 1]);
+	case O_ITER:
+		return x_iter(m, in[0], in[1], in[2], in[3]);
+	case O_AXIS:
+		return x_axis(m, in[0]);
+	case O_TENSOR:
+		r = t_tensor(m, n->nin - 1, in, in[n->nin - 1]);
+		break;
+	case O_SCATTER:
+		rank = rank_of(n);
+		i = n->nin - rank - 3;
+		r = t_scatter(m, (Comb)n->n, in[0], i, in + 1, in + 1 + i, in[n->nin - 2], in[n->nin - 1]);
+		break;
+	case O_TUPLE:
+		return t_tuple(m, n->nin, in);
+	case O_RESULT:
+		return t_result(m, in[0], (int)n->n);
+	default:
+		if (n->code < O_NUM)
+			return x_op(m, n->code, n->nin, in, n->type->dtype);
+		t = *n;
+		t.in = in;
+		t.type = n->type->kind == T_SCALAR ? n->type : map_type(m, n->type, done);
+		t.def = NULL;
+		t.elems = NULL;
+		if (n->nregions) {
+			t.regions = NEWN(m, Region *, n->nregions);
+			for (i = 0; i < n->nregions; i++)
+				t.regions[i] = map_region(m, n->regions[i], done);
+		}
+		r = node_make(m, t);
+	}
+	if (!r->loc)
+		r->loc = n->loc;
+	return r;
+}
+
+static bool
+changed_region(const Node *n, Map *done)
+{
+	int i, k;
+
+	for (i = 0; i < n->nregions; i++) {
+		for (k = 0; k < n->regions[i]->nparams; k++)
+			if (map_get(done, n->regions[i]->params[k]) != n->regions[i]->params[k])
+				return true;
+		for (k = 0; k < n->regions[i]->nresults; k++)
+			if (n->regions[i]->results[k]
+			 && map_get(done, n->regions[i]->results[k]) != n->regions[i]->results[k])
+				return true;
+	}
+	return false;
+}
+
+/* Types of loops and branches mention nodes that nothing else may: visit those first. */
+static void
+type_roots(Module *m, const Type *t, Vec *v)
+{
+	int i;
+
+	if (t->kind == T_TENSOR)
+		for (i = 0; i < t->rank; i++)
+			vec_push(m, v, t->dims[i]);
+	else if (t->kind == T_TUPLE)
+		for (i = 0; i < t->rank; i++)
+			type_roots(m, t->elem[i], v);
+}
+
+static Node **
+order(Module *m, Region *main, bool defs, int *n)
+{
+	Vec roots = {0};
+	Node **list;
+	int i;
+
+	for (i = 0; i < main->nparams; i++) {
+		vec_push(m, &roots, main->params[i]);
+		type_roots(m, main->params[i]->type, &roots);
+	}
+	for (i = 0; i < m->requires.n; i++)
+		vec_push(m, &roots, ((Require *)m->requires.at[i])->cond);
+	for (i = 0; i < main->nresults; i++)
+		vec_push(m, &roots, main->results[i]);
+	list = topo((Node **)roots.at, roots.n, defs, n);
+	for (i = 0, roots.n = 0; i < *n; i++)
+		if (list[i]->nregions || list[i]->code == O_PARAM)
+			type_roots(m, list[i]->type, &roots);
+	for (i = 0; i < main->nparams; i++)
+		vec_push(m, &roots, main->params[i]);
+	for (i = 0; i < m->requires.n; i++)
+		vec_push(m, &roots, ((Require *)m->requires.at[i])->cond);
+	for (i = 0; i < main->nresults; i++)
+		vec_push(m, &roots, main->results[i]);
+	free(list);
+	return topo((Node **)roots.at, roots.n, defs, n);
+}
+
+void
+rewrite_module(Module *m, bool defs, Node *(*fn)(Module *, Node *, Node **, Map *, void *), void *ctx)
+{
+	Node **list, *r, **in, *buf[MAX_IN];
+	Map done = {0};
+	Require *q;
+	bool changed;
+	int i, k, n;
+
+	list = order(m, m->main, defs, &n);
+	for (i = 0; i < n; i++) {
+		in = list[i]->nin <= MAX_IN ? buf : NEWN(m, Node *, list[i]->nin);
+		changed = changed_region(list[i], &done);
+		for (k = 0; k < list[i]->nin; k++) {
+			in[k] = list[i]->in[k] ? map_get(&done, list[i]->in[k]) : NULL;
+			changed |= in[k] != list[i]->in[k];
+		}
+		r = fn(m, list[i], in, &done, ctx);
+		if (!r)
+			r = changed ? rebuild_node(m, list[i], in, &done) : list[i];
+		map_put(&done, list[i], r);
+	}
+	for (i = 0; i < m->main->nresults; i++)
+		m->main->results[i] = map_get(&done, m->main->results[i]);
+	for (i = 0; i < m->requires.n; i++) {
+		q = m->requires.at[i];
+		q->cond = map_get(&done, q->cond);
+	}
+	free(list);
+	map_free(&done);
+}
