@@ -1,0 +1,5 @@
+# make demo [PICTURE=file.pgm]
+demo: all
+	@sh models/demo.sh $(PICTURE)
+
+.PHONY: demo

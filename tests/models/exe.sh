@@ -1,0 +1,1 @@
+exec sh tests/models/run --mode exe
