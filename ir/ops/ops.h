@@ -17,6 +17,8 @@ extern const Op ops_elementwise[], ops_reduce[], ops_contract[];
  * scalar per dimension (a constant where the axes are). all_if_empty: no axes means all of them.
  */
 bool axes_mask(Build *, Node *operand, const char *attr, int rank, bool all_if_empty, Node **on);
+/* A node that stands for a runtime routine, with the operator's attributes. */
+Node *host_op(Build *, const char *name, const Type *, int nin, Node *const *in);
 /* An axis attribute made nonnegative; reports one out of range. -1 on error. */
 int axis_attr(Build *, const char *name, int rank);
 
