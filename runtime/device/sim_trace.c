@@ -1,0 +1,540 @@
+/*
+ * What the simulator sees of memory: the hooks that -fsanitize=thread calls, and the shadow
+ * memory in which an access meets those before it.
+ *
+ * The shadow holds, for each granule of 4 bytes, two stamps (see Shadow): of the thread that
+ * wrote it last and of the one that read it last. A granule is halved for the whole buffer when
+ * the first smaller access comes. With x the stamp found and m the running thread's:
+ *   concurrent(x, m)  other block of this launch; or same block and segment, other thread, and
+ *                     not two lanes of one warp with a warp barrier between them
+ *   read  races with a concurrent last write; write with a concurrent last write or last read
+ * Fibers run one at a time, so a race shows by its stamps and never by its result.
+ */
+#define _GNU_SOURCE
+#include "sim_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { LANES = MAX_THREADS, MANY = 0x7ff };     /* LANES + w: several lanes of warp w */
+
+#define SERIAL(x) ((x) >> 38)
+#define SEGMENT(x) ((x) >> 20)  /* serial and segment */
+#define WSEG(x) ((x) >> 12 & 0xff)
+#define THREAD(x) ((int)((x) >> 1 & MANY))
+#define FLAG ((uint64_t)1)
+
+void *sim_map_zero(uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+/* --- shadow ------------------------------------------------------------------------------ */
+
+static uint64_t plane_bytes(const Shadow *sh, int shift)
+{
+	return ((sh->bytes >> shift) + 2) * sizeof(uint64_t);
+}
+
+void sim_shadow_free(Shadow *sh)
+{
+	if (sh->w)
+		munmap(sh->w, plane_bytes(sh, sh->shift));
+	if (sh->r)
+		munmap(sh->r, plane_bytes(sh, sh->shift));
+	sh->w = sh->r = NULL;
+}
+
+static uint64_t *split_plane(const Shadow *sh, uint64_t *old, int shift)
+{
+	uint64_t *plane = sim_map_zero(plane_bytes(sh, shift));
+	uint64_t n = plane ? sh->bytes >> sh->shift : 0;
+	int times = 1 << (sh->shift - shift);
+
+	for (uint64_t i = 0; i <= n && plane; i++)
+		for (int k = 0; old[i] && k < times && i * (uint64_t)times <= sh->bytes >> shift; k++)
+			plane[i * (uint64_t)times + (uint64_t)k] = old[i];
+	return plane;
+}
+
+/* Makes the planes, with a granule no larger than 1 << shift; false: out of memory. */
+static bool shadow_ready(Shadow *sh, int shift)
+{
+	if (!sh->w) {
+		if (sh->shift > shift)
+			sh->shift = shift;
+		sh->w = sim_map_zero(plane_bytes(sh, sh->shift));
+		sh->r = sim_map_zero(plane_bytes(sh, sh->shift));
+		return sh->w && sh->r;
+	}
+	if (sh->shift <= shift)
+		return true;
+	uint64_t *w = split_plane(sh, sh->w, shift), *r = split_plane(sh, sh->r, shift);
+	sim_shadow_free(sh);
+	sh->shift = shift;
+	sh->w = w;
+	sh->r = r;
+	return w && r;
+}
+
+static void wipe(Shadow *sh)
+{
+	if (sh->w)
+		madvise(sh->w, plane_bytes(sh, sh->shift), MADV_DONTNEED);
+	if (sh->r)
+		madvise(sh->r, plane_bytes(sh, sh->shift), MADV_DONTNEED);
+}
+
+void sim_trace_wipe(Sim *s)
+{
+	for (int i = 0; i < s->nregions; i++)
+		wipe(&s->regions[i]->shadow);
+	wipe(&sim_run.shared_shadow);
+}
+
+void sim_trace_trim(Sim *s)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < s->nregions; i++)
+		if (s->regions[i]->shadow.w)
+			sum += 2 * plane_bytes(&s->regions[i]->shadow, s->regions[i]->shadow.shift);
+	for (int i = 0; i < s->nregions && sum > (uint64_t)1 << 30; i++)
+		wipe(&s->regions[i]->shadow);
+}
+
+/* Of another launch; in shared memory (local), of another block. */
+static bool stale(uint64_t x, bool local)
+{
+	return local ? SERIAL(x) != sim_run.serial :
+		SERIAL(x) - sim_run.first_serial >= sim_run.nblocks;
+}
+
+static int warp_of(uint64_t x)
+{
+	int t = THREAD(x);
+
+	return t == MANY ? -1 : t >= LANES ? t - LANES : t / sim_run.sim->config.warp;
+}
+
+static bool concurrent(uint64_t x, uint64_t me, bool local)
+{
+	if (SERIAL(x) != SERIAL(me))
+		return !stale(x, local);
+	if (SEGMENT(x) != SEGMENT(me) || THREAD(x) == THREAD(me))
+		return false;
+	return warp_of(x) != warp_of(me) || WSEG(x) == WSEG(me);
+}
+
+static uint64_t my_stamp(void)
+{
+	const Thread *t = sim_run.cur;
+
+	return sim_run.stamp | (uint64_t)t->wseg << 12 | (uint64_t)t->index << 1;
+}
+
+/* The reading stamp after one more read: of several it keeps the latest that all stand for. */
+static uint64_t merge_read(uint64_t x, uint64_t me, bool local)
+{
+	if (SERIAL(x) != SERIAL(me))
+		return stale(x, local) ? me : me | FLAG;
+	if (SEGMENT(x) != SEGMENT(me) || THREAD(x) == THREAD(me))
+		return me | (x & FLAG);
+	int who = warp_of(x) == warp_of(me) ? LANES + warp_of(me) : MANY;
+	return (me & ~((uint64_t)MANY << 1)) | (uint64_t)who << 1 | (x & FLAG);
+}
+
+/* Where an address is, for texts. */
+static const char *place(const uint8_t *p, char *buf, size_t size)
+{
+	const Launch *r = &sim_run;
+	const Sim *s = r->sim;
+
+	for (int i = r->narrays - 1; i >= 0 && p >= r->shared && p < r->shared + r->shared_cap; i--) {
+		const SharedArray *a = &r->arrays[i];
+
+		if (p < r->shared + a->at && i > 0)
+			continue;
+		snprintf(buf, size, "shared %s + %lld (of %llu bytes)", a->name,
+			(long long)(p - (r->shared + a->at)), (unsigned long long)a->bytes);
+		return buf;
+	}
+	uint64_t best = UINT64_MAX;
+	snprintf(buf, size, "address %p, near no buffer", (const void *)p);
+	for (int i = 0; i < (s->nviews ? s->nviews : s->nregions); i++) {
+		const uint8_t *base = s->nviews ? s->views[i].p : s->regions[i]->p;
+		uint64_t n = s->nviews ? s->views[i].bytes : s->regions[i]->bytes;
+		uint64_t far = p < base ? (uint64_t)(base - p) : p < base + n ? 0 :
+			(uint64_t)(p - (base + n)) + 1;
+
+		if (far >= best || far > 1 << 20)
+			continue;
+		best = far;
+		if (s->nviews)
+			snprintf(buf, size, "%s + %lld (of %llu bytes)", s->views[i].name,
+				(long long)(p - base), (unsigned long long)n);
+		else
+			snprintf(buf, size, "buffer %p + %lld (of %llu bytes)",
+				(const void *)base, (long long)(p - base), (unsigned long long)n);
+	}
+	return buf;
+}
+
+static void report_race(const uint8_t *p, Access a, uint64_t x, bool x_wrote, const void *pc)
+{
+	static const char *const doing[] = { "read", "write", "atomic" };
+	char at[160], who[80] = "several threads";
+	uint32_t b[3];
+
+	sim_block_of_serial(SERIAL(x), b);
+	if (SERIAL(x) != sim_run.serial)
+		snprintf(who, sizeof who, "block %u,%u,%u", b[0], b[1], b[2]);
+	else if (THREAD(x) < LANES)
+		snprintf(who, sizeof who, "thread %d", THREAD(x));
+	sim_find_at("race", pc, "%s of %s meets a %s by %s%s", doing[a], place(p, at, sizeof at),
+		x_wrote ? "write" : "read", who,
+		SERIAL(x) == sim_run.serial ? ", with no barrier between" : "");
+}
+
+/* Meets the accesses before; returns how many bytes were not touched this way in this launch. */
+static uint64_t meet(Shadow *sh, const uint8_t *base, uint64_t off, uint64_t bytes, Access a,
+	const void *pc)
+{
+	uint64_t me = my_stamp(), fresh = 0;
+	uint64_t last = (off + bytes - 1) >> sh->shift;
+	bool local = sh == &sim_run.shared_shadow;
+
+	for (uint64_t i = off >> sh->shift; i <= last; i++) {
+		uint64_t w = sh->w[i], r = sh->r[i];
+
+		if (w != me && concurrent(w, me, local) && !(a == A_ATOMIC && w & FLAG))
+			report_race(base + (i << sh->shift), a, w, true, pc);
+		if (a == A_READ) {
+			fresh += stale(r, local);
+			if (r != me)
+				sh->r[i] = merge_read(r, me, local);
+			continue;
+		}
+		if (r != me && !stale(r, local) && (r & FLAG || concurrent(r, me, local)))
+			report_race(base + (i << sh->shift), a, r, false, pc);
+		fresh += stale(w, local);
+		sh->w[i] = me | (a == A_ATOMIC ? FLAG : 0);
+	}
+	fresh <<= sh->shift;
+	return fresh < bytes ? fresh : bytes;
+}
+
+static int granule(uint64_t p, uint64_t bytes)
+{
+	uint64_t x = p | bytes;
+
+	return x & 1 ? 0 : x & 2 ? 1 : 2;
+}
+
+/* --- accesses ---------------------------------------------------------------------------- */
+
+static bool stop(const char *kind, const void *pc, const uint8_t *p, uint64_t bytes, Access a)
+{
+	static const char *const doing[] = { "read", "write", "atomic" };
+	char at[160];
+
+	sim_find_at(kind, pc, "%s of %llu bytes at %s", doing[a], (unsigned long long)bytes,
+		place(p, at, sizeof at));
+	sim_sched_stop();
+	return false;
+}
+
+static bool no_memory(void)
+{
+	sim_run.failed = true;
+	sim_sched_stop();
+	return false;
+}
+
+static bool shared_access(const uint8_t *p, uint64_t bytes, Access a, const void *pc)
+{
+	Launch *r = &sim_run;
+	Shadow *sh = &r->shared_shadow;
+	uint64_t off = (uint64_t)(p - r->shared);
+	const SharedArray *in = NULL;
+
+	for (int i = 0; i < r->narrays && !in; i++)
+		if (off >= r->arrays[i].at && off + bytes <= r->arrays[i].at + r->arrays[i].bytes)
+			in = &r->arrays[i];
+	if (!in)
+		return stop("bounds", pc, p, bytes, a);
+	if (!shadow_ready(sh, granule(off, bytes)))
+		return no_memory();
+	uint64_t last = (off + bytes - 1) >> sh->shift;
+	for (uint64_t i = off >> sh->shift; a != A_WRITE && i <= last; i++) {
+		char at[160];
+
+		if (SERIAL(sh->w[i]) == r->serial)
+			continue;
+		sim_find_at("undefined", pc, "read of %s, which nobody has written",
+			place(r->shared + (i << sh->shift), at, sizeof at));
+		break;
+	}
+	meet(sh, r->shared, off, bytes, a, pc);
+	if (r->count)
+		sim_count_access(pc, in->packed + (off - in->at), bytes, a != A_READ, true);
+	return true;
+}
+
+static Region *find_region(const uint8_t *p)
+{
+	Sim *s = sim_run.sim;
+	int lo = 0, hi = s->nregions;
+
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+
+		if (s->regions[mid]->p > p)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return lo ? s->regions[lo - 1] : NULL;
+}
+
+static bool in_views(const uint8_t *p, uint64_t bytes)
+{
+	const Sim *s = sim_run.sim;
+
+	for (int i = 0; i < s->nviews; i++)
+		if (p >= s->views[i].p && bytes <= s->views[i].bytes &&
+		    (uint64_t)(p - s->views[i].p) <= s->views[i].bytes - bytes)
+			return true;
+	return !s->nviews;
+}
+
+/* Not a buffer: the thread's own stack, or a constant of the kernel's object. */
+static bool other_access(const uint8_t *p, uint64_t bytes, Access a, const void *pc)
+{
+	const Launch *r = &sim_run;
+
+	if (sim_fiber_owns(r->cur->stack, p))
+		return true;
+	if (a == A_READ && p >= r->image_lo && p < r->image_hi)
+		return true;
+	return stop("bounds", pc, p, bytes, a);
+}
+
+static void check_defined(const Region *g, uint64_t off, uint64_t bytes, const void *pc)
+{
+	const uint8_t *bad = memchr(g->def + off, 0, bytes);
+	char at[160];
+
+	if (bad)
+		sim_find_at("undefined", pc, "read of %s, which nobody has written",
+			place(g->p + (bad - g->def), at, sizeof at));
+}
+
+static bool global_access(const uint8_t *p, uint64_t bytes, Access a, const void *pc)
+{
+	Launch *r = &sim_run;
+	Region *g = r->last;
+
+	if (!g || (uint64_t)(p - g->p) >= g->bytes) {
+		g = find_region(p);
+		if (!g || (uint64_t)(p - g->p) >= g->bytes)
+			return other_access(p, bytes, a, pc);
+		r->last = g;
+	}
+	uint64_t off = (uint64_t)(p - g->p);
+	if (bytes > g->bytes - off || !in_views(p, bytes))
+		return stop("bounds", pc, p, bytes, a);
+	if (!shadow_ready(&g->shadow, granule(off, bytes)))
+		return no_memory();
+	if (a != A_WRITE && !g->all_defined)
+		check_defined(g, off, bytes, pc);
+	if (a != A_READ && !g->all_defined)
+		memset(g->def + off, 1, bytes);
+	uint64_t fresh = meet(&g->shadow, g->p, off, bytes, a, pc);
+	if (r->count) {
+		*(a == A_READ ? &r->c->ld_unique : &r->c->st_unique) += fresh;
+		sim_count_access(pc, (uint64_t)p, bytes, a != A_READ, false);
+	}
+	return true;
+}
+
+bool sim_trace_access(const void *at, uint64_t bytes, Access a, const void *pc)
+{
+	Launch *r = &sim_run;
+	const uint8_t *p = at;
+
+	if (!r->cur || !r->traced || !bytes)
+		return true;
+	if ((uint64_t)(p - r->shared) < r->shared_cap)
+		return shared_access(p, bytes, a, pc);
+	return global_access(p, bytes, a, pc);
+}
+
+/* --- asynchronous copies ----------------------------------------------------------------- */
+
+bool sim_trace_copy_issue(void *dst, uint32_t bytes, const void *pc)
+{
+	Launch *r = &sim_run;
+	Shadow *sh = &r->shared_shadow;
+	uint64_t off = (uint64_t)((uint8_t *)dst - r->shared);
+
+	if (off >= r->shared_cap)
+		return stop("bounds", pc, dst, bytes, A_WRITE);
+	if (!sim_trace_access(dst, bytes, A_WRITE, pc))
+		return false;
+	/* until it lands, nobody may read it */
+	memset(dst, 0xff, bytes);
+	for (uint64_t i = off >> sh->shift; i <= (off + bytes - 1) >> sh->shift; i++)
+		sh->w[i] = 0;
+	return true;
+}
+
+void sim_trace_copy_land(void *dst, uint32_t bytes)
+{
+	Launch *r = &sim_run;
+	Shadow *sh = &r->shared_shadow;
+	uint64_t off = (uint64_t)((uint8_t *)dst - r->shared);
+
+	for (uint64_t i = off >> sh->shift; i <= (off + bytes - 1) >> sh->shift; i++)
+		sh->w[i] = my_stamp();
+}
+
+/* --- the hooks --------------------------------------------------------------------------- */
+
+void __tsan_init(void) {}
+void __tsan_func_entry(void *pc) { (void)pc; }
+void __tsan_func_exit(void) {}
+void __tsan_ignore_thread_begin(void) {}
+void __tsan_ignore_thread_end(void) {}
+void __tsan_vptr_update(void **vptr, void *val) { (void)vptr; (void)val; }
+void __tsan_vptr_read(void **vptr) { (void)vptr; }
+
+static void access_aligned(const void *p, uint64_t bytes, Access a, const void *pc)
+{
+	if (!sim_run.cur || !sim_run.traced)
+		return;
+	if ((uint64_t)p & (bytes - 1) && !sim_fiber_owns(sim_run.cur->stack, p))
+		stop("alignment", pc, p, bytes, a);
+	else
+		sim_trace_access(p, bytes, a, pc);
+}
+
+#define PC __builtin_return_address(0)
+
+/* The names without "unaligned" state that the compiler relies on the alignment. */
+#define HOOKS(n) \
+	void __tsan_read##n(void *p) { access_aligned(p, n, A_READ, PC); } \
+	void __tsan_write##n(void *p) { access_aligned(p, n, A_WRITE, PC); } \
+	void __tsan_unaligned_read##n(void *p) { sim_trace_access(p, n, A_READ, PC); } \
+	void __tsan_unaligned_write##n(void *p) { sim_trace_access(p, n, A_WRITE, PC); } \
+	void __tsan_read_write##n(void *p) \
+	{ \
+		access_aligned(p, n, A_READ, PC); \
+		access_aligned(p, n, A_WRITE, PC); \
+	} \
+	void __tsan_unaligned_read_write##n(void *p) \
+	{ \
+		sim_trace_access(p, n, A_READ, PC); \
+		sim_trace_access(p, n, A_WRITE, PC); \
+	} \
+	void __tsan_volatile_read##n(void *p) { access_aligned(p, n, A_READ, PC); } \
+	void __tsan_volatile_write##n(void *p) { access_aligned(p, n, A_WRITE, PC); }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+
+void __tsan_read_range(void *p, uint64_t n) { sim_trace_access(p, n, A_READ, PC); }
+void __tsan_write_range(void *p, uint64_t n) { sim_trace_access(p, n, A_WRITE, PC); }
+
+void *__tsan_memset(void *d, int c, uint64_t n)
+{
+	sim_trace_access(d, n, A_WRITE, PC);
+	return memset(d, c, n);
+}
+void *__tsan_memcpy(void *d, const void *s, uint64_t n)
+{
+	sim_trace_access(s, n, A_READ, PC);
+	sim_trace_access(d, n, A_WRITE, PC);
+	return memcpy(d, s, n);
+}
+void *__tsan_memmove(void *d, const void *s, uint64_t n)
+{
+	sim_trace_access(s, n, A_READ, PC);
+	sim_trace_access(d, n, A_WRITE, PC);
+	return memmove(d, s, n);
+}
+
+/* The real operation follows the check, for a program may call the hooks from several threads. */
+static void atomic_access(const void *p, uint64_t bytes, const void *pc)
+{
+	access_aligned(p, bytes, A_ATOMIC, pc);
+	if (sim_run.cur)
+		sim_run.c->atomics++;
+}
+
+#define FETCH(bits, type, op) \
+	type __tsan_atomic##bits##_fetch_##op(volatile type *p, type v, int order) \
+	{ \
+		(void)order; \
+		atomic_access((const void *)p, sizeof *p, PC); \
+		return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST); \
+	}
+#define CAS(bits, type, kind) \
+	int __tsan_atomic##bits##_compare_exchange_##kind(volatile type *p, type *old, type v, \
+		int order, int fail) \
+	{ \
+		(void)order; \
+		(void)fail; \
+		atomic_access((const void *)p, sizeof *p, PC); \
+		return __atomic_compare_exchange_n(p, old, v, 0, __ATOMIC_SEQ_CST, \
+			__ATOMIC_SEQ_CST); \
+	}
+#define ATOMICS(bits, type) \
+	FETCH(bits, type, add) \
+	FETCH(bits, type, sub) \
+	FETCH(bits, type, and) \
+	FETCH(bits, type, or) \
+	FETCH(bits, type, xor) \
+	FETCH(bits, type, nand) \
+	CAS(bits, type, strong) \
+	CAS(bits, type, weak) \
+	type __tsan_atomic##bits##_compare_exchange_val(volatile type *p, type old, type v, \
+		int order, int fail) \
+	{ \
+		(void)order; \
+		(void)fail; \
+		atomic_access((const void *)p, sizeof *p, PC); \
+		__atomic_compare_exchange_n(p, &old, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+		return old; \
+	} \
+	type __tsan_atomic##bits##_exchange(volatile type *p, type v, int order) \
+	{ \
+		(void)order; \
+		atomic_access((const void *)p, sizeof *p, PC); \
+		return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); \
+	} \
+	type __tsan_atomic##bits##_load(const volatile type *p, int order) \
+	{ \
+		(void)order; \
+		atomic_access((const void *)p, sizeof *p, PC); \
+		return __atomic_load_n(p, __ATOMIC_SEQ_CST); \
+	} \
+	void __tsan_atomic##bits##_store(volatile type *p, type v, int order) \
+	{ \
+		(void)order; \
+		atomic_access((const void *)p, sizeof *p, PC); \
+		__atomic_store_n(p, v, __ATOMIC_SEQ_CST); \
+	}
+ATOMICS(8, uint8_t)
+ATOMICS(16, uint16_t)
+ATOMICS(32, uint32_t)
+ATOMICS(64, uint64_t)
+
+void __tsan_atomic_thread_fence(int order) { (void)order; }
+void __tsan_atomic_signal_fence(int order) { (void)order; }
