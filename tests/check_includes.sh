@@ -19,6 +19,9 @@ for dir in cmd frontend ir opt codegen runtime; do
 	[ -d $dir ] || continue
 	for f in $(find $dir -name '*.[ch]'); do
 		for h in $(sed -n 's/^[ \t]*#[ \t]*include[ \t]*"\([^"]*\)".*/\1/p' "$f"); do
+			case $h in
+			../*) h=$(realpath -m --relative-to=. "$(dirname "$f")/$h") ;;
+			esac
 			allowed $dir "$h" "$(dirname "$f")" && continue
 			echo "$f includes \"$h\""
 			bad=1
