@@ -35,7 +35,6 @@ INSTALL ?= install
 
 CC := cc
 AR := ar
-HOSTPY ?= python3
 CFLAGS ?= -O2 -g
 BASE := -std=gnu11 -Wall -Wextra -fPIC -MMD -MP -ffile-prefix-map=$(CURDIR)=.
 INCS := -I. -I$(G)
