@@ -1,0 +1,117 @@
+/*
+ * Loop level as readable C-family source, for two dialects: the device dialect of
+ * runtime/device/tcc_dev.h (CUDA, HIP and the simulator compile the same text) and C11. Both name
+ * types (f32, i64) and helper functions (tcc_min_f32) alike; what C lacks, and what the device
+ * header does not have, is written before the kernels as it is used (chelp.c).
+ */
+#ifndef TCC_CPRINT_H
+#define TCC_CPRINT_H
+
+#include "ir/ir.h"
+
+/* ---- cprint.c: files, kernels, plans ---------------------------------------------------------- */
+
+typedef struct CFile {
+	Module *m;
+	bool gpu;              /* the device dialect, else C11 */
+	bool failed;           /* an error was reported */
+	FILE *helpers, *out;   /* helper functions stand before the rest */
+	char *helpers_text, *text;
+	size_t helpers_size, size;
+	Vec used;              /* interned names of the helpers written so far */
+} CFile;
+
+CFile *cfile_new(Module *, bool gpu);
+/* One kernel as a function of that name: a TccKernelFn, or a device kernel. */
+void cfile_kernel(CFile *, const Kernel *, const char *name);
+/* A helper function of scalars (carry nodes) with that value, before the kernels. */
+void cfile_function(CFile *, const char *name, int nin, Node *const *params, Node *value);
+/* The simulator's entry of a device kernel (TCC_SIM_ENTRY). */
+void cfile_sim_entry(CFile *, const Kernel *, const char *name);
+/* The host plan as `static int32_t name(TccRun *run)`. */
+void cfile_plan(CFile *, Region *plan, const char *name);
+/* The text: helpers, then what was printed. malloc'ed; NULL after an error. Frees the file. */
+char *cfile_finish(CFile *, size_t *size);
+/* "Conv 'conv1', Relu 'relu1' and 3 more": at most n nodes, in the arena, fit for a comment. */
+const char *loc_text(Module *, const Loc *, int n);
+/* Would the kernel's shared buffers be declared by its image (else the launch gives them)? */
+bool cprint_static_shared(const Kernel *);
+
+/* ---- one function being printed, shared by cprint.c and cexpr.c ------------------------------- */
+
+typedef struct CSet { const char **at; uint32_t cap, n; } CSet;
+/* See cexpr.c. References are positions, since the arrays move. */
+typedef struct CInst { Node *n; int scope, uses, next, then_scope, else_scope; const char *name; } CInst;
+typedef struct CInfo { Node *n; int inst, weight; bool impure; } CInfo;
+typedef struct CScope { int parent, depth, owner; int *bound, nbound, capbound; } CScope;
+
+typedef struct CFn {
+	CFile *f;
+	FILE *o;
+	int indent;
+	Map names;             /* axes, symbols, lets, buffers, calls: to their names */
+	CSet taken;            /* interned identifiers in use */
+	Vec bases, counts;     /* of numbered identifiers */
+	Vec axes;              /* names of the open loops */
+	Map spread;            /* GPU: register tiles whose last index is the thread */
+	Map used;              /* plan: calls whose result is used */
+	bool in_block, plan;
+	int64_t shared_used;   /* bytes of shared memory named so far */
+	Node *scratch_used;    /* the same of scratch memory; NULL: none */
+	const Kernel *k;
+	Map lanes;             /* accesses inside a vector loop that are lanes of an array: to its element */
+	/* the statement being printed */
+	Map infos;
+	CInfo *info;
+	int ninfo, capinfo;
+	CInst *inst;
+	int ninst, capinst;
+	CScope *scope;
+	int nscope, capscope;
+	int at;                /* the scope in which cx prints */
+} CFn;
+
+const char *cfn_name(CFn *, const char *base, bool numbered);  /* an unused identifier */
+const char *cfn_define(CFn *, const Node *, const char *base, bool numbered);
+void cfn_line(CFn *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void cfn_indent(CFn *);
+void cfn_region(CFn *, Region *);
+const char *cfn_axis(CFn *, Node *axis, const char *base);   /* names an open loop's variable */
+const char *ctype(CFn *, const Node *);      /* of a scalar's value: "f32", "i64" */
+const char *cstorage(DType);                 /* of a buffer's element */
+void cfile_error(CFile *, const char *what);
+char *c_ident(Module *, const char *text);   /* a C identifier like the text, in the arena */
+
+/* ---- cexpr.c: expressions ------------------------------------------------------------------------ */
+
+/* Prepares the printing of a statement whose expressions are given, and prints as constants what
+ * it uses more than once. Between begin and end, cx prints an expression in place. */
+void cx_begin(CFn *, int n, Node *const *exprs);
+void cx(CFn *, Node *, int prec);
+void cx_end(CFn *);
+void cx_element(CFn *, Node *buf, int n, Node *const *idx);   /* in place, as an lvalue */
+const char *cx_base(const Node *);                            /* of the name of a constant */
+/* Precedence of C's operators, for cx: the context's. An operand of * needs P_MUL. */
+enum { P_NONE, P_COND, P_LOR, P_LAND, P_OR, P_XOR, P_AND, P_EQ, P_REL, P_SHIFT, P_ADD, P_MUL, P_UNARY,
+	P_POST };
+void c_literal(CFile *, FILE *, DType, Num);
+/* The largest power of two, at most 64, that is proved to divide an index expression. */
+int64_t known_divisor(const Node *);
+
+/* ---- cvec.c: vector memory accesses of the device dialect -------------------------------------------- */
+
+/* Prints a vector loop of straight statements whose contiguous, aligned accesses become vectors.
+ * False: it is not of that form, and nothing was printed. */
+bool cvec_loop(CFn *, Node *loop);
+
+/* ---- chelp.c: helper functions ---------------------------------------------------------------------- */
+
+/* Writes the helper and those it needs before the kernels, once. d fills in a type, DT_NONE: none.
+ * Returns its name, "tcc_min_f32". */
+const char *c_help(CFile *, const char *name, DType d);
+const char *c_convert(CFile *, DType from, DType to);   /* "tcc_f16_to_f32" */
+const char *c_math(CFile *, OpCode, DType);             /* from math_expand */
+bool c_once(CFile *, const char *name);                 /* first time that it is asked? */
+extern const char c_prelude[];                          /* types and macros of the C dialect */
+
+#endif
