@@ -148,7 +148,7 @@ $(UNITS): $(B)/%: %.c $(TCC_LIB) | $(DEPS_TEST)
 	@echo "CC $@"
 	@mkdir -p $(@D)
 	@$(CC) $(BASE) $(CFLAGS) $(SAN) $(INCS) $(PKG_INC) -rdynamic -o $@ $< $(TCC_LIB) \
-		$(CHECK_LIB) $(LIBS)
+		$(CHECK_LIB) $(LIBS) $(LDFLAGS)
 
 check: all $(UNITS) $(DEPS_TEST)
 	@TCC_BUILD=$(B) sh tests/run $(UNITS) $(SHELL_TESTS)
@@ -174,8 +174,11 @@ build/fuzz/obj/gen/%.o: $(G)/%.c | $(DEPS_TEST)
 build/fuzz/obj/embed.o: $(G)/embed.S
 	@mkdir -p $(@D)
 	@$(CC) -c -o $@ $<
-build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(FUZZ_OBJS)
-	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer $(INCS) $(PKG_INC) -o $@ $^ $(LIBS)
+build/fuzz/lib.a: $(FUZZ_OBJS)
+	@rm -f $@
+	@$(AR) rcsD $@ $^
+build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/lib.a
+	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer $(INCS) $(PKG_INC) -o $@ $^ $(LIBS) $(LDFLAGS)
 
 # --- the rest -------------------------------------------------------------------------------
 
