@@ -431,7 +431,7 @@ struct Kernel {
 
 Region *region_new(Module *, const char *name);
 void region_add(Module *, Region *, Node *);             /* appends a result or statement */
-/* Statements (also appended to the region). */
+/* Statements (also appended to the region). loop.c */
 Node *l_for(Module *, Region *, ForKind, Node *axis, Region *body);
 Node *l_buffer(Module *, const char *name, DType, Space, int n, Node *const *extents);  /* not a statement */
 Node *l_alloc(Module *, Region *, Node *buffer);
@@ -440,6 +440,8 @@ Node *l_store(Module *, Region *, Node *buffer, int n, Node *const *idx, Node *v
 Node *l_let(Module *, Region *, Node *value);                         /* usable as the value */
 Node *l_when(Module *, Region *, Node *cond, Region *then, Region *els);
 Node *l_barrier(Module *, Region *);
+Node *l_while(Module *, Region *, Region *body);
+Node *l_break(Module *, Region *, Node *cond);
 Node *l_call(Module *, Region *, const char *name, int n, Node *const *args); /* usable as its int64 (index) result */
 Node *l_fold(Module *, Comb, Node *buffer, Node *axis, int n, Node *const *idx); /* an expression, see core.def */
 

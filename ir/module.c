@@ -436,6 +436,8 @@ node_make(Module *m, Node t)
 	p = arena_dup(m->arena, &t, sizeof t);
 	if (t.nin)
 		p->in = arena_dup(m->arena, t.in, sizeof *t.in * (size_t)t.nin);
+	if (t.nregions)
+		p->regions = arena_dup(m->arena, t.regions, sizeof *t.regions * (size_t)t.nregions);
 	return unique(&t) ? p : table_add(tab, h, slot, p);
 }
 

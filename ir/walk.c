@@ -144,7 +144,7 @@ child(const Node *n, int k, bool defs, bool *end)
 static bool
 scalar_child(const Node *n, int k, Node **c)
 {
-	if (k >= n->nin)
+	if (k >= n->nin || n->code == O_LET || n->code == O_CALL)   /* statements: their value is elsewhere */
 		return false;
 	*c = n->in[k];
 	if (*c && (*c)->type->kind != T_SCALAR)

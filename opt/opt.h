@@ -28,5 +28,14 @@ Node *rebuild_node(Module *, Node *, Node **in, Map *done);
 /* ---- passes, in order ---------------------------------------------------------------------- */
 
 bool pass_lower(Module *);      /* graph -> tensor level */
+bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
+
+/* ---- home.c -------------------------------------------------------------------------------- */
+
+void home_regions(Module *, Map *home);      /* node -> the Region that computes it */
+
+/* ---- inline.c ------------------------------------------------------------------------------ */
+
+double body_cost(Node *body, bool *has_loop);   /* of one evaluation, in simple operations, loops counted once */
 
 #endif

@@ -1,0 +1,138 @@
+/* Loop level: statements. */
+#include <string.h>
+#include "ir.h"
+
+static Node *
+statement(Module *m, Region *r, Node t)
+{
+	Node *n;
+
+	if (!t.type)
+		t.type = ty_of(m, T_VOID, DT_NONE, NULL);
+	n = node_make(m, t);
+	if (r)
+		region_add(m, r, n);
+	return n;
+}
+
+Node *
+l_for(Module *m, Region *r, ForKind kind, Node *axis, Region *body)
+{
+	return statement(m, r, (Node){.op = core_op(O_FOR), .nin = 1, .in = &axis, .nregions = 1, .regions = &body, .n = kind});
+}
+
+static Region **
+regions2(Module *m, Region *a, Region *b)
+{
+	Region **r = NEWN(m, Region *, 2);
+
+	r[0] = a;
+	r[1] = b;
+	return r;
+}
+
+Node *
+l_buffer(Module *m, const char *name, DType d, Space space, int n, Node *const *extents)
+{
+	return node_make(m, (Node){.op = core_op(O_BUFFER), .type = ty_buffer(m, d, space), .nin = n, .in = (Node **)extents,
+		.name = intern(m, name)});
+}
+
+Node *
+l_alloc(Module *m, Region *r, Node *buffer)
+{
+	statement(m, r, (Node){.op = core_op(O_ALLOC), .nin = 1, .in = &buffer});
+	return buffer;
+}
+
+static void
+type_range(DType d, Node *t)
+{
+	int bits = dtypes[d].bits;
+
+	t->lo = INT64_MIN;
+	t->hi = INT64_MAX;
+	if (d == DT_BOOL)
+		t->lo = 0, t->hi = 1;
+	else if (dt_int(d) && bits < 64) {
+		t->lo = dtypes[d].cls == 'U' ? 0 : -((int64_t)1 << (bits - 1));
+		t->hi = dtypes[d].cls == 'U' ? ((int64_t)1 << bits) - 1 : ((int64_t)1 << (bits - 1)) - 1;
+	}
+}
+
+Node *
+l_load(Module *m, Node *buffer, int n, Node *const *idx)
+{
+	Node *in[MAX_RANK + 1], t;
+
+	in[0] = buffer;
+	memcpy(in + 1, idx, sizeof *idx * (size_t)n);
+	t = (Node){.op = core_op(O_LOAD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 1, .in = in};
+	type_range(buffer->type->dtype, &t);
+	return node_make(m, t);
+}
+
+Node *
+l_store(Module *m, Region *r, Node *buffer, int n, Node *const *idx, Node *value)
+{
+	Node *in[MAX_RANK + 2];
+
+	in[0] = buffer;
+	memcpy(in + 1, idx, sizeof *idx * (size_t)n);
+	in[n + 1] = value;
+	return statement(m, r, (Node){.op = core_op(O_STORE), .nin = n + 2, .in = in});
+}
+
+Node *
+l_let(Module *m, Region *r, Node *value)
+{
+	if (value->code == O_NUM || value->code == O_SYM || value->code == O_AXIS)
+		return value;
+	return statement(m, r, (Node){.op = core_op(O_LET), .type = value->type, .nin = 1, .in = &value,
+		.lo = value->lo, .hi = value->hi});
+}
+
+Node *
+l_when(Module *m, Region *r, Node *cond, Region *then, Region *els)
+{
+	return statement(m, r, (Node){.op = core_op(O_WHEN), .nin = 1, .in = &cond, .nregions = els ? 2 : 1,
+		.regions = regions2(m, then, els)});
+}
+
+Node *
+l_barrier(Module *m, Region *r)
+{
+	return statement(m, r, (Node){.op = core_op(O_BARRIER)});
+}
+
+Node *
+l_call(Module *m, Region *r, const char *name, int n, Node *const *args)
+{
+	return statement(m, r, (Node){.op = core_op(O_CALL), .type = ty_scalar(m, DT_INDEX), .nin = n, .in = (Node **)args,
+		.name = intern(m, name), .lo = INT64_MIN, .hi = INT64_MAX});
+}
+
+Node *
+l_while(Module *m, Region *r, Region *body)
+{
+	return statement(m, r, (Node){.op = core_op(O_WHILE), .nregions = 1, .regions = regions2(m, body, NULL)});
+}
+
+Node *
+l_break(Module *m, Region *r, Node *cond)
+{
+	return statement(m, r, (Node){.op = core_op(O_BREAK), .nin = 1, .in = &cond});
+}
+
+Node *
+l_fold(Module *m, Comb c, Node *buffer, Node *axis, int n, Node *const *idx)
+{
+	Node *in[MAX_RANK + 2], t;
+
+	in[0] = buffer;
+	in[1] = axis;
+	memcpy(in + 2, idx, sizeof *idx * (size_t)n);
+	t = (Node){.op = core_op(O_FOLD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 2, .in = in, .n = c};
+	type_range(buffer->type->dtype, &t);
+	return node_make(m, t);
+}

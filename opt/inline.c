@@ -1,0 +1,368 @@
+/*
+ * inline: producers are written into the bodies of their consumers where that is no more work than
+ * a trip through memory. Needs the tensor level; leaves fewer tensors, each of which is computed
+ * into memory (or a kernel's own storage) once.
+ *
+ * Producers are decided first, so that chains collapse and costs add up along them. For each read
+ * of a producer we ask how often an element is evaluated: once (the indices are distinct axes of
+ * the consumer, all of them), or repeatedly (an axis of the consumer does not appear, or indices
+ * overlap as in a window). Reductions are inlined only where read once and unguarded, which makes
+ * the consumer their epilogue. Arithmetic read repeatedly stays out of loops; pure movement goes in
+ * as long as the addresses stay affine.
+ */
+#include <stdlib.h>
+#include "opt.h"
+
+enum { COST_CHEAP = 2, COST_SHARED = 10, MAX_BODY = 600 };
+
+typedef struct Use {
+	Node *read, *user;
+	bool once;             /* every element of the producer is read once */
+	bool guarded;          /* evaluated under a condition */
+	bool reduced;          /* inside a reduction of the user */
+	struct Use *next;
+} Use;
+
+typedef struct Info { Use *uses; int nuses; bool kept, inlined; const Loc *loc; } Info;
+
+typedef struct Inliner { Module *m; Map info, home; } Inliner;
+
+/* ---- costs ------------------------------------------------------------------------------------ */
+
+static double
+op_cost(const Node *n)
+{
+	if (n->code > O_POPCNT && n->code <= O_LGAMMA)
+		return 12;
+	switch (n->code) {
+	case O_NUM: case O_AXIS: case O_SYM: case O_CARRY:
+		return 0;
+	case O_READ: return 0.5;
+	case O_DIV: case O_SQRT: case O_REM: return dt_float(n->type->dtype) ? 4 : 6;
+	case O_FLOORDIV: case O_MOD: return n->in[1]->code == O_NUM ? 2 : 6;
+	case O_SELECT: case O_CAST: return 0.5;
+	default: return n->type->dtype == DT_INDEX ? 0.25 : 1;
+	}
+}
+
+double
+body_cost(Node *body, bool *has_loop)
+{
+	Node **list;
+	double c = 0;
+	int i, n;
+
+	*has_loop = false;
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++) {
+		c += op_cost(list[i]);
+		*has_loop |= list[i]->code == O_REDUCE || list[i]->code == O_ITER;
+	}
+	free(list);
+	return c;
+}
+
+/* Only reads, selects and index arithmetic? */
+static bool
+is_movement(Node *body)
+{
+	Node **list;
+	int i, n;
+	bool ok = true;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->code == O_READ || list[i]->code == O_NUM || list[i]->code == O_SELECT || list[i]->code == O_SYM
+			|| list[i]->code == O_AXIS || list[i]->type->dtype == DT_INDEX || list[i]->type->dtype == DT_BOOL;
+	free(list);
+	return ok;
+}
+
+/* ---- how reads read ----------------------------------------------------------------------------- */
+
+/* Scope of a node of the user's body: its tensor axes and the axes of enclosing reductions. */
+typedef struct Scope { Map red; Map guard; Map under; } Scope;
+
+static bool
+axis_in(Node *const *axes, int n, const Node *a)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		if (axes[i] == a)
+			return true;
+	return false;
+}
+
+/* Are the indices distinct scope axes (plus constants), covering every scope axis that has extent? */
+static bool
+reads_once(Node *read, Node *const *scope, int nscope)
+{
+	Node *used[MAX_RANK * 2], *e, *c, *dim;
+	int nused = 0, i, k;
+
+	for (i = 1; i < read->nin; i++) {
+		e = read->in[i];
+		dim = dim_of(read->in[0], i - 1);
+		if (is_intv(dim, 1))
+			continue;
+		for (k = 0; k < nscope; k++)
+			if (e == scope[k])
+				break;
+		if (k == nscope) {               /* an offset or a reversal is fine, if only one axis moves */
+			if (e->code != O_ADD && e->code != O_SUB)
+				return false;
+			for (k = 0, c = NULL; k < nscope; k++)
+				if (contains(e, scope[k])) {
+					if (c)
+						return false;
+					c = scope[k];
+				}
+			if (!c)
+				return false;
+			if (axis_in(used, nused, c))
+				return false;
+			used[nused++] = c;
+			continue;
+		}
+		if (axis_in(used, nused, e))
+			return false;
+		used[nused++] = e;
+	}
+	for (k = 0; k < nscope; k++)
+		if (!is_intv(scope[k]->in[0], 1) && !axis_in(used, nused, scope[k]))
+			return false;
+	return true;
+}
+
+static void
+mark(Map *map, Node *root, Node *value)
+{
+	Node **list;
+	int i, n;
+
+	list = topo_scalar(root, &n);
+	for (i = 0; i < n; i++)
+		if (!map_get(map, list[i]))
+			map_put(map, list[i], value);
+	free(list);
+}
+
+static Info *
+info_of(Inliner *f, Node *t)
+{
+	Info *x = map_get(&f->info, t);
+
+	if (!x) {
+		x = NEW(f->m, Info);
+		map_put(&f->info, t, x);
+	}
+	return x;
+}
+
+/* Records every read in a tensor's scalar expressions. */
+static void
+collect(Inliner *f, Node *user, Node *body, Node *const *axes, int naxes, bool affine)
+{
+	Node **list, *scope[MAX_RANK * 4];
+	Map guarded = {0};
+	Use *u;
+	int i, k, j, n, ns;
+	Info *x;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_SELECT) {
+			mark(&guarded, list[i]->in[1], list[i]);
+			mark(&guarded, list[i]->in[2], list[i]);
+		} else if (list[i]->code == O_ITER)
+			mark(&guarded, list[i]->in[3], list[i]);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ)
+			continue;
+		for (ns = 0; ns < naxes; ns++)
+			scope[ns] = axes[ns];
+		u = NEW(f->m, Use);
+		for (k = i + 1; k < n; k++)          /* reductions that enclose it come later */
+			if ((list[k]->code == O_REDUCE || list[k]->code == O_ITER) && contains(list[k], list[i])) {
+				u->reduced = true;
+				for (j = 0; list[k]->code == O_REDUCE && j + 1 < list[k]->nin && ns < MAX_RANK * 4; j++)
+					scope[ns++] = list[k]->in[j];
+			}
+		u->read = list[i];
+		u->user = user;
+		u->once = affine && reads_once(list[i], scope, ns);
+		u->guarded = map_get(&guarded, list[i]) != NULL;
+		x = info_of(f, list[i]->in[0]);
+		u->next = x->uses;
+		x->uses = u;
+		x->nuses++;
+	}
+	free(list);
+	map_free(&guarded);
+}
+
+static void
+collect_user(Inliner *f, Node *n)
+{
+	int i, na;
+
+	if (n->code == O_TENSOR)
+		collect(f, n, n->in[n->nin - 1], n->in, n->nin - 1, true);
+	else if (n->code == O_SCATTER) {
+		na = n->nin - rank_of(n) - 3;
+		info_of(f, n->in[0])->kept = true;
+		for (i = 1 + na; i < n->nin; i++)
+			collect(f, n, n->in[i], n->in + 1, na, i == n->nin - 2);
+	} else if (n->type->kind != T_SCALAR) {
+		for (i = 0; i < n->nin; i++)
+			if (n->in[i] && n->in[i]->type->kind == T_TENSOR)
+				info_of(f, n->in[i])->kept = true;
+	}
+}
+
+/* What sizes read is read by the host: it must be in memory. */
+static void
+keep_sizes(Inliner *f, Node *e)
+{
+	Node **list;
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ)
+			info_of(f, list[i]->in[0])->kept = true;
+	free(list);
+}
+
+/* ---- deciding -------------------------------------------------------------------------------------- */
+
+/* Does the producer's body, read as this use does, keep affine addresses? */
+static bool
+stays_affine(Module *m, Node *p, Use *u)
+{
+	Map map = {0};
+	Node **list, *e;
+	int i, n;
+	bool ok = true;
+
+	for (i = 0; i + 1 < p->nin; i++)
+		map_put(&map, p->in[i], u->read->in[i + 1]);
+	e = subst(m, p->in[p->nin - 1], &map, false);
+	map_free(&map);
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->code != O_FLOORDIV && list[i]->code != O_MOD && list[i]->code != O_SELECT;
+	free(list);
+	return ok;
+}
+
+static bool
+decide(Inliner *f, Node *old, Node *p)
+{
+	Info *x = info_of(f, old);
+	Node *body = p->in[p->nin - 1];
+	bool loop, move, once = true;
+	double cost;
+	Use *u;
+
+	if (x->kept || !x->uses || p->code != O_TENSOR)
+		return false;
+	cost = body_cost(body, &loop);
+	for (u = x->uses; u; u = u->next)
+		once &= u->once && map_get(&f->home, u->user) == map_get(&f->home, old);
+	if (body->size > MAX_BODY && x->nuses > 1)
+		return false;
+	if (loop)
+		return x->nuses == 1 && once && !x->uses->guarded && !x->uses->reduced && x->uses->user->code == O_TENSOR;
+	move = is_movement(body);
+	if (once)
+		return x->nuses == 1 || cost * (x->nuses - 1) <= COST_SHARED || (move && body->size < 24);
+	for (u = x->uses; u; u = u->next) {
+		if (u->once)
+			continue;
+		if (u->reduced && !(move && stays_affine(f->m, p, u)))
+			return false;
+		if (!move && cost > COST_CHEAP)
+			return false;
+		if (move && body->size > 64)
+			return false;
+	}
+	return true;
+}
+
+/* Where the producers written into n came from. */
+static const Loc *
+inlined_locs(Inliner *f, Node *n)
+{
+	const Loc *loc = NULL;
+	Node **list;
+	Info *x;
+	int i, count;
+
+	list = topo_scalar(n->in[n->nin - 1], &count);
+	for (i = 0; i < count; i++)
+		if (list[i]->code == O_READ && (x = map_get(&f->info, list[i]->in[0])) && x->inlined)
+			loc = loc_union(f->m, loc, x->loc);
+	free(list);
+	return loc;
+}
+
+static Node *
+inline_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
+{
+	Inliner *f = ctx;
+	Node *p, *r;
+	Map map = {0};
+	Info *x;
+	int i;
+
+	(void)done;
+	if (n->code == O_READ && (x = map_get(&f->info, n->in[0])) && x->inlined) {
+		p = in[0];
+		for (i = 0; i + 1 < p->nin; i++)
+			map_put(&map, p->in[i], in[i + 1]);
+		r = subst(m, p->in[p->nin - 1], &map, true);
+		map_free(&map);
+		return r;
+	}
+	if (n->code == O_TENSOR) {
+		r = t_tensor(m, n->nin - 1, in, in[n->nin - 1]);
+		if (r->code == O_TENSOR) {
+			r->loc = loc_union(m, inlined_locs(f, n), n->loc);
+			info_of(f, n)->loc = r->loc;
+			info_of(f, n)->inlined = decide(f, n, r);
+		}
+		return r;
+	}
+	return NULL;
+}
+
+bool
+pass_inline(Module *m)
+{
+	Inliner f = {.m = m};
+	Node **list;
+	int i, k, n;
+
+	list = topo(m->main->results, m->main->nresults, false, &n);
+	for (i = 0; i < n; i++) {
+		collect_user(&f, list[i]);
+		if (list[i]->code == O_AXIS)
+			keep_sizes(&f, list[i]->in[0]);
+		for (k = 0; k < list[i]->nregions; k++)
+			for (int j = 0; j < list[i]->regions[k]->nresults; j++)
+				if (list[i]->regions[k]->results[j] && list[i]->regions[k]->results[j]->type->kind == T_TENSOR)
+					info_of(&f, list[i]->regions[k]->results[j])->kept = true;
+	}
+	free(list);
+	for (i = 0; i < m->main->nresults; i++)
+		info_of(&f, m->main->results[i])->kept = true;
+	for (i = 0; i < m->requires.n; i++)
+		keep_sizes(&f, ((Require *)m->requires.at[i])->cond);
+	home_regions(m, &f.home);
+	rewrite_module(m, false, inline_node, &f);
+	map_free(&f.info);
+	map_free(&f.home);
+	return true;
+}

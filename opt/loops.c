@@ -1,0 +1,629 @@
+/*
+ * From a scalar definition to statements: reads become loads at flat addresses, reductions and
+ * iterations become loops around accumulators. A loop under a condition stays under it.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+/* ---- storage ---------------------------------------------------------------------------------- */
+
+void
+storage_set_order(Sched *s, Storage *st, const int *order)
+{
+	Node *n = x_idx(s->m, 1);
+	int i, rank = rank_of(st->tensor);
+
+	memcpy(st->order, order, sizeof *order * (size_t)rank);
+	for (i = rank; i-- > 0;) {
+		st->stride[order[i]] = n;
+		n = x_mul(s->m, n, dim_of(st->tensor, order[i]));
+	}
+	st->count = n;
+}
+
+Storage *
+storage_of(Sched *s, Node *t)
+{
+	Storage *st = map_get(&s->storage, t);
+	int order[MAX_RANK], i;
+
+	if (st)
+		return st;
+	st = NEW(s->m, Storage);
+	st->tensor = t;
+	st->id = -1;
+	for (i = 0; i < rank_of(t); i++)
+		order[i] = i;
+	storage_set_order(s, st, order);
+	map_put(&s->storage, t, st);
+	return st;
+}
+
+KB
+kb_new(Sched *s, const Loc *loc)
+{
+	Kernel *k = NEW(s->m, Kernel);
+
+	k->loc = loc;
+	return (KB){.s = s, .m = s->m, .k = k};
+}
+
+Node *
+kb_buffer(KB *kb, Node *t, bool write)
+{
+	Node *b = map_get(&kb->buf, t), *n;
+	int i;
+
+	if (!b) {
+		n = storage_of(kb->s, t)->count;
+		b = l_buffer(kb->m, arena_printf(kb->m->arena, "b%d", kb->bufs.n), storage_type(dtype_of(t)), SP_GLOBAL, 1, &n);
+		map_put(&kb->buf, t, b);
+		vec_push(kb->m, &kb->bufs, b);
+		vec_push(kb->m, &kb->tensors, t);
+	}
+	if (write) {
+		if (!kb->k->writes)
+			kb->k->writes = NEWN(kb->m, bool, 256);
+		for (i = 0; i < kb->bufs.n && i < 256; i++)
+			if (kb->bufs.at[i] == b)
+				kb->k->writes[i] = true;
+	}
+	return b;
+}
+
+Node *
+kb_address(KB *kb, Node *t, Node *const *idx)
+{
+	Storage *st = storage_of(kb->s, t);
+	Node *a = x_idx(kb->m, 0);
+	int i;
+
+	for (i = 0; i < rank_of(t); i++)
+		if (!is_intv(dim_of(t, i), 1))
+			a = x_add(kb->m, a, x_mul(kb->m, x_cast(kb->m, DT_INDEX, idx[i]), st->stride[i]));
+	return a;
+}
+
+static Node *
+load_of(KB *kb, Node *t, Node *const *idx)
+{
+	Local *l = map_get(&kb->local, t);
+	Node *addr, *v;
+
+	if (l && l->value)
+		return l->value;
+	if (l) {
+		v = l_load(kb->m, l->buffer, rank_of(t) - l->skip, idx + l->skip);
+		return from_storage(kb->m, dtype_of(t), v);
+	}
+	addr = kb_address(kb, t, idx);
+	v = l_load(kb->m, kb_buffer(kb, t, false), 1, &addr);
+	return from_storage(kb->m, dtype_of(t), v);
+}
+
+/* ---- loops in expressions ------------------------------------------------------------------------ */
+
+static bool
+is_loop(const Node *n)
+{
+	return n->code == O_REDUCE || n->code == O_ITER;
+}
+
+/* Is the loop or choice n free of the axes and carries that loops around it bind? */
+static bool
+independent(Node *n, Node **list, int count)
+{
+	Node **own, *b;
+	Map bound = {0};
+	int i, k, nown;
+	bool ok = true;
+
+	own = topo_scalar(n, &nown);
+	for (i = 0; i < nown; i++)
+		for (k = 0; is_loop(own[i]) && k < own[i]->nin; k++)
+			if (own[i]->in[k]->code == O_AXIS || own[i]->in[k]->code == O_CARRY)
+				map_put(&bound, own[i]->in[k], own[i]);
+	for (i = 0; i < count && ok; i++)
+		for (k = 0; ok && is_loop(list[i]) && k + 1 < list[i]->nin && (list[i]->code == O_REDUCE || k < 2); k++) {
+			b = list[i]->in[k];
+			ok = map_get(&bound, b) || !contains(n, b);
+		}
+	free(own);
+	map_free(&bound);
+	return ok;
+}
+
+/*
+ * What becomes statements before e is evaluated: its loops, and its choices with loops in a branch,
+ * that depend on no loop around them and stand under no such choice; operands first.
+ */
+static void
+outermost(KB *kb, Node *e, Vec *found)
+{
+	Node **list, *n;
+	Map loopy = {0}, reach = {0};
+	int i, k, count;
+	bool sel;
+
+	list = topo_scalar(e, &count);
+	for (i = 0; i < count; i++) {
+		n = list[i];
+		if (is_loop(n))
+			map_put(&loopy, n, n);
+		for (k = 0; k < n->nin; k++)
+			if (n->in[k] && n->in[k]->type->kind == T_SCALAR && map_get(&loopy, n->in[k]))
+				map_put(&loopy, n, n);
+	}
+	map_put(&reach, e, e);
+	for (i = count; map_get(&loopy, e) && i-- > 0;) {
+		n = list[i];
+		if (!map_get(&reach, n) || !map_get(&loopy, n))
+			continue;
+		sel = n->code == O_SELECT && (map_get(&loopy, n->in[1]) || map_get(&loopy, n->in[2]));
+		for (k = 0; k < (sel ? 1 : n->nin); k++)
+			if (n->in[k] && n->in[k]->type->kind == T_SCALAR)
+				map_put(&reach, n->in[k], n);
+	}
+	for (i = 0; map_get(&loopy, e) && i < count; i++) {
+		n = list[i];
+		sel = n->code == O_SELECT && (map_get(&loopy, n->in[1]) || map_get(&loopy, n->in[2]));
+		if ((is_loop(n) || sel) && map_get(&reach, n) && independent(n, list, count))
+			vec_push(kb->m, found, n);
+	}
+	free(list);
+	map_free(&loopy);
+	map_free(&reach);
+}
+
+static Node *
+reg(KB *kb, Region *r, DType d, int n, Node *const *ext)
+{
+	return l_alloc(kb->m, r, l_buffer(kb->m, "acc", d, SP_REG, n, ext));
+}
+
+static DType
+work_type(DType d)
+{
+	return dt_small(d) ? DT_F32 : storage_type(d);
+}
+
+/* The reads of e as loads, over values already emitted for its loops. */
+static Node *
+convert(KB *kb, Node *e, Map *done)
+{
+	Node **list, *n, *r, *in[MAX_RANK * 2 + 8];
+	int i, k, count;
+	bool changed;
+
+	list = topo_scalar(e, &count);
+	for (i = 0; i < count; i++) {
+		n = list[i];
+		if (map_get(done, n))
+			continue;
+		changed = false;
+		for (k = 0; k < n->nin && k < MAX_RANK * 2 + 8; k++) {
+			in[k] = n->in[k] && n->in[k]->type->kind == T_SCALAR ? map_get(done, n->in[k]) : n->in[k];
+			if (!in[k])
+				in[k] = n->in[k];
+			changed |= in[k] != n->in[k];
+		}
+		if (n->code == O_READ)
+			r = load_of(kb, n->in[0], in + 1);
+		else if (!changed || n->code == O_AXIS)
+			r = n;
+		else if (n->code < O_NUM)
+			r = x_op(kb->m, n->code, n->nin, in, n->type->dtype);
+		else {
+			Node t = *n;
+			t.in = in;
+			r = node_make(kb->m, t);
+		}
+		map_put(done, n, r);
+	}
+	free(list);
+	return map_get(done, e);
+}
+
+/* acc comb v; products are added with muladd where the contract allows (reductions only). */
+static Node *
+accumulate(KB *kb, Comb c, Node *acc, Node *v)
+{
+	Node *in[3];
+
+	if (c == COMB_SUM && v->code == O_MUL && (v->type->dtype == DT_F32 || v->type->dtype == DT_F64)) {
+		in[0] = v->in[0], in[1] = v->in[1], in[2] = acc;
+		return x_op(kb->m, O_MULADD, 3, in, v->type->dtype);
+	}
+	return x_comb(kb->m, c, acc, v);
+}
+
+/* elements of memory per step of the axis in a read's address; NULL if not linear */
+Node *
+elem_stride(KB *kb, Node *read, Node *axis)
+{
+	Node *a = kb_address(kb, read->in[0], read->in + 1), *c, *rest;
+
+	return linear_in(kb->m, a, axis, &c, &rest) ? c : NULL;
+}
+
+/* Does every read in e that moves with the axis move by one element or few distinct ones do not? */
+static bool
+unit_stride(KB *kb, Node *e, Node *axis)
+{
+	Node **list, *c;
+	Local *l;
+	int i, n, unit = 0, other = 0;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ && contains(list[i], axis)) {
+			if ((l = map_get(&kb->local, list[i]->in[0])) && l->buffer) {
+				unit += list[i]->in[list[i]->nin - 1] == axis;
+				continue;
+			}
+			c = elem_stride(kb, list[i], axis);
+			if (c && is_intv(c, 1))
+				unit++;
+			else
+				other++;
+		} else if (list[i]->code == O_ITER)
+			other += 100;
+	free(list);
+	return unit > 0 && other == 0;
+}
+
+typedef struct RedCtx { Node *red, *axis, *acc, *lane; Node *body; bool tail; } RedCtx;
+
+/* One step of a vectorised reduction: acc[u][v] comb= body at index i */
+static void
+reduce_step(KB *kb, Region *r, RedCtx *c, Node *u, Node *v, Node *i)
+{
+	Node *body = subst1(kb->m, c->body, c->axis, i), *idx[2] = {u, v}, *val;
+
+	val = kb_emit(kb, r, body);
+	l_store(kb->m, r, c->acc, 2, idx, accumulate(kb, (Comb)c->red->n, l_load(kb->m, c->acc, 2, idx), val));
+}
+
+/*
+ * A reduction along a contiguous axis: U x W partial results in a distributed tile, elements taken
+ * in turn; the tail goes through the same lanes under a mask, so the order of the sum depends on
+ * the extent only.
+ */
+static Node *
+reduce_lanes(KB *kb, Region *r, Node *red, Node *body, int w)
+{
+	Module *m = kb->m;
+	Node *axis = red->in[red->nin - 2], *n = axis->in[0], *wn = x_idx(m, w), *un, *u, *v, *j, *acc, *total, *idx[2];
+	Node *in[MAX_RANK + 1], *blocks, *last;
+	Region *rj, *ru, *rv;
+	DType d = work_type(red->type->dtype);
+	int U = 4, i;
+	int64_t ext;
+	RedCtx c;
+	Comb comb = (Comb)red->n;
+
+	if (is_int(n, &ext) && ext < w * U)
+		U = ext < w ? 1 : (int)(ext / w);
+	un = x_idx(m, U);
+	acc = reg(kb, r, d, 2, (Node *[]){un, wn});
+	u = x_axis(m, un), v = x_axis(m, wn);
+	ru = region_new(m, NULL), rv = region_new(m, NULL);
+	l_store(m, rv, acc, 2, (Node *[]){u, v}, x_comb_identity(m, comb, d));
+	l_for(m, ru, F_VECTOR, v, rv);
+	l_for(m, r, F_UNROLL, u, ru);
+	/* outer reduction axes run around the lanes */
+	Region *outer = r;
+	for (i = 0; i + 2 < red->nin; i++) {
+		Region *q = region_new(m, NULL);
+		in[i] = x_axis(m, kb_emit(kb, outer, red->in[i]->in[0]));
+		body = subst1(m, body, red->in[i], in[i]);
+		l_for(m, outer, F_SERIAL, in[i], q);
+		outer = q;
+	}
+	c = (RedCtx){.red = red, .axis = axis, .acc = acc, .body = body};
+	n = kb_emit(kb, outer, n);
+	blocks = x_fdiv(m, n, x_idx(m, w * U));
+	if (!is_intv(blocks, 0)) {
+		j = x_axis(m, blocks);
+		u = x_axis(m, un), v = x_axis(m, wn);
+		rj = region_new(m, NULL), ru = region_new(m, NULL), rv = region_new(m, NULL);
+		kb->in_vector = w;
+		reduce_step(kb, rv, &c, u, v, x_add(m, x_add(m, x_muli(m, j, w * U), x_muli(m, u, w)), v));
+		kb->in_vector = 0;
+		l_for(m, ru, F_VECTOR, v, rv);
+		l_for(m, rj, F_UNROLL, u, ru);
+		l_for(m, outer, F_SERIAL, j, rj);
+	}
+	last = x_sub(m, n, x_muli(m, blocks, w * U));
+	if (!is_intv(last, 0)) {                 /* up to U vectors, the last one masked */
+		j = x_axis(m, x_ceildiv(m, last, wn));
+		v = x_axis(m, wn);
+		rj = region_new(m, NULL), rv = region_new(m, NULL);
+		Region *body_r = region_new(m, NULL);
+		Node *off = x_add(m, x_muli(m, j, w), v);
+		Node *at = x_add(m, x_muli(m, blocks, w * U), off);
+		kb->in_vector = w;
+		idx[0] = x_idx(m, 0), idx[1] = v;
+		reduce_step(kb, body_r, &c, idx[0], v, at);
+		kb->in_vector = 0;
+		l_when(m, rv, x_lt(m, off, last), body_r, NULL);
+		l_for(m, rj, F_VECTOR, v, rv);
+		l_for(m, outer, F_SERIAL, j, rj);
+	}
+	total = NULL;
+	if (U > 1) {                             /* the U rows into row 0 */
+		v = x_axis(m, wn);
+		rv = region_new(m, NULL);
+		idx[1] = v;
+		for (i = 0; i < U; i++) {
+			idx[0] = x_idx(m, i);
+			total = total ? x_comb(m, comb, total, l_load(m, acc, 2, idx)) : l_load(m, acc, 2, idx);
+		}
+		idx[0] = x_idx(m, 0);
+		l_store(m, rv, acc, 2, idx, total);
+		l_for(m, r, F_VECTOR, v, rv);
+	}
+	v = x_axis(m, wn);
+	idx[0] = x_idx(m, 0), idx[1] = v;
+	return l_let(m, r, l_fold(m, comb, acc, v, 2, idx));
+}
+
+static Node *
+reduce_serial(KB *kb, Region *r, Node *red, Node *body)
+{
+	Module *m = kb->m;
+	Node *zero = x_idx(m, 0), *one = x_idx(m, 1), *acc, *axis, *v;
+	DType d = work_type(red->type->dtype);
+	Region *in = r, *q;
+	Comb c = (Comb)red->n;
+	int i;
+
+	acc = reg(kb, r, d, 1, &one);
+	l_store(m, r, acc, 1, &zero, x_comb_identity(m, c, d));
+	for (i = 0; i + 1 < red->nin; i++) {
+		axis = x_axis(m, kb_emit(kb, in, red->in[i]->in[0]));
+		body = subst1(m, body, red->in[i], axis);
+		q = region_new(m, NULL);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
+	}
+	v = kb_emit(kb, in, body);
+	l_store(m, in, acc, 1, &zero, accumulate(kb, c, l_load(m, acc, 1, &zero), v));
+	return l_let(m, r, l_load(m, acc, 1, &zero));
+}
+
+static Node *
+emit_reduce(KB *kb, Region *r, Node *red)
+{
+	Node *body = red->in[red->nin - 1], *axis = red->in[red->nin - 2];
+	int w = lanes_of(kb->s, widest_type(body));
+	int64_t n;
+
+	/* the accumulator of a narrow float was widened by the definition; of the rest here */
+	if (!kb->in_vector && w > 1 && unit_stride(kb, body, axis) && !(is_int(axis->in[0], &n) && n < 4))
+		return reduce_lanes(kb, r, red, body, w);
+	return reduce_serial(kb, r, red, body);
+}
+
+static Node *
+emit_iter(KB *kb, Region *r, Node *it)
+{
+	Module *m = kb->m;
+	Node *one = x_idx(m, 1), *zero = x_idx(m, 0), *cell, *axis, *carry, *step;
+	DType d = storage_type(it->type->dtype);
+	Region *body = region_new(m, NULL);
+
+	cell = reg(kb, r, d, 1, &one);
+	l_store(m, r, cell, 1, &zero, kb_emit(kb, r, it->in[2]));
+	axis = x_axis(m, kb_emit(kb, r, it->in[0]->in[0]));
+	carry = l_let(m, body, from_storage(m, it->type->dtype, l_load(m, cell, 1, &zero)));
+	step = subst1(m, subst1(m, it->in[3], it->in[0], axis), it->in[1], carry);
+	l_store(m, body, cell, 1, &zero, kb_emit(kb, body, step));
+	l_for(m, r, F_SERIAL, axis, body);
+	return l_let(m, r, from_storage(m, it->type->dtype, l_load(m, cell, 1, &zero)));
+}
+
+static Node *
+emit_choice(KB *kb, Region *r, Node *sel)
+{
+	Module *m = kb->m;
+	Node *one = x_idx(m, 1), *zero = x_idx(m, 0), *cell;
+	Region *a = region_new(m, NULL), *b = region_new(m, NULL);
+	DType d = storage_type(sel->type->dtype);
+
+	cell = reg(kb, r, d, 1, &one);
+	l_store(m, a, cell, 1, &zero, kb_emit(kb, a, sel->in[1]));
+	l_store(m, b, cell, 1, &zero, kb_emit(kb, b, sel->in[2]));
+	l_when(m, r, kb_emit(kb, r, sel->in[0]), a, b);
+	return l_let(m, r, from_storage(m, sel->type->dtype, l_load(m, cell, 1, &zero)));
+}
+
+Node *
+kb_emit(KB *kb, Region *r, Node *e)
+{
+	Vec loops = {0};
+	Map done = {0}, none = {0};
+	Node *n, *v;
+	int i;
+
+	outermost(kb, e, &loops);
+	for (i = 0; i < loops.n; i++) {
+		n = subst(kb->m, loops.at[i], &done, false);
+		v = n->code == O_REDUCE ? emit_reduce(kb, r, n) : n->code == O_ITER ? emit_iter(kb, r, n)
+			: n->code == O_SELECT ? emit_choice(kb, r, n) : n;
+		map_put(&done, loops.at[i], v);
+	}
+	v = legalize(kb->m, convert(kb, subst(kb->m, e, &done, false), &none));
+	map_free(&none);
+	map_free(&done);
+	return v;
+}
+
+void
+kb_store(KB *kb, Region *r, Node *t, Node *const *idx, Node *value)
+{
+	Node *addr = kb_address(kb, t, idx);
+
+	l_store(kb->m, r, kb_buffer(kb, t, true), 1, &addr, legalize(kb->m, to_storage(kb->m, value)));
+}
+
+/* ---- vectors -------------------------------------------------------------------------------------- */
+
+DType
+widest_type(Node *body)
+{
+	Node **list;
+	DType w = DT_I8, d;
+	int i, n;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++) {
+		d = work_type(list[i]->type->dtype);
+		if (d != DT_INDEX && d != DT_BOOL && dtypes[d].bits > dtypes[w].bits)
+			w = d;
+	}
+	free(list);
+	return dtypes[w].bits < 32 && w != DT_I8 ? DT_F32 : w == DT_I8 ? DT_I32 : w;
+}
+
+int
+lanes_of(const Sched *s, DType d)
+{
+	return machine_lanes(s->mach, d);
+}
+
+void
+vector_loop(KB *kb, Region *r, Node *n, int w, LoopBody *body, void *ctx)
+{
+	Module *m = kb->m;
+	Node *full, *j, *v, *last, *at;
+	Region *rj, *rv, *rb;
+	int64_t ext;
+	int save = kb->in_vector;
+
+	if (w <= 1 || kb->in_vector) {
+		j = x_axis(m, n);
+		rj = region_new(m, NULL);
+		body(kb, rj, j, ctx);
+		l_for(m, r, F_SERIAL, j, rj);
+		return;
+	}
+	while (is_int(n, &ext) && w > 2 && ext <= w / 2)
+		w /= 2;
+	full = x_fdiv(m, n, x_idx(m, w));
+	if (!is_intv(full, 0)) {
+		j = x_axis(m, full);
+		v = x_axis(m, x_idx(m, w));
+		rj = region_new(m, NULL), rv = region_new(m, NULL);
+		kb->in_vector = w;
+		body(kb, rv, x_add(m, x_muli(m, j, w), v), ctx);
+		kb->in_vector = save;
+		l_for(m, rj, F_VECTOR, v, rv);
+		l_for(m, r, F_SERIAL, j, rj);
+	}
+	last = x_sub(m, n, x_muli(m, full, w));
+	if (is_intv(last, 0))
+		return;
+	v = x_axis(m, x_idx(m, w));
+	rv = region_new(m, NULL), rb = region_new(m, NULL);
+	at = x_add(m, x_muli(m, full, w), v);
+	kb->in_vector = w;
+	body(kb, rb, at, ctx);
+	kb->in_vector = save;
+	l_when(m, rv, x_lt(m, v, last), rb, NULL);
+	l_for(m, r, F_VECTOR, v, rv);
+}
+
+/* ---- finishing --------------------------------------------------------------------------------------- */
+
+static bool
+known_sym(Vec *v, Node *s)
+{
+	int i;
+
+	for (i = 0; i < v->n; i++)
+		if (v->at[i] == s)
+			return true;
+	return false;
+}
+
+static void
+collect_syms(KB *kb, Region *r, Vec *syms)
+{
+	Vec roots = {0};
+	Node **list;
+	int i, n;
+
+	for (i = 0; i < r->nresults; i++)
+		vec_push(kb->m, &roots, r->results[i]);
+	list = topo((Node **)roots.at, roots.n, false, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_SYM && !known_sym(syms, list[i]))
+			vec_push(kb->m, syms, list[i]);
+	free(list);
+}
+
+static const char *
+kernel_name(Sched *s, const Loc *loc)
+{
+	char text[64] = "", *p = text;
+	const char *c;
+	int n = 0;
+
+	for (; loc && n < 3; loc = loc->next, n++) {
+		if (!loc->type || (size_t)(p - text) + strlen(loc->type) + 2 > sizeof text)
+			break;
+		*p++ = '_';
+		for (c = loc->type; *c; c++)
+			*p++ = *c >= 'A' && *c <= 'Z' ? (char)(*c + 32) : *c;
+		*p = 0;
+	}
+	return arena_printf(s->m->arena, "k%d%s", s->nkernels++, text);
+}
+
+static int
+cmp_sym(const void *a, const void *b)
+{
+	const Node *x = *(Node *const *)a, *y = *(Node *const *)b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+Kernel *
+kb_finish(KB *kb, Region *body, const char *schedule)
+{
+	Kernel *k = kb->k;
+	Vec syms = {0};
+	const Loc *l;
+	size_t size = 1;
+	char *text;
+
+	collect_syms(kb, body, &syms);
+	if (syms.n)
+		qsort(syms.at, (size_t)syms.n, sizeof *syms.at, cmp_sym);
+	k->name = kernel_name(kb->s, k->loc);
+	k->nbufs = kb->bufs.n;
+	k->bufs = (Node **)kb->bufs.at;
+	if (!k->writes)
+		k->writes = NEWN(kb->m, bool, 256);
+	k->nsyms = syms.n;
+	k->syms = (Node **)syms.at;
+	k->args = (Node **)syms.at;
+	k->body = body;
+	k->schedule = schedule;
+	for (l = k->loc; l; l = l->next)
+		size += (l->name ? strlen(l->name) : 0) + 4;
+	text = arena_alloc(kb->m->arena, size);
+	for (l = k->loc; l; l = l->next) {
+		strcat(text, l->name ? l->name : "?");
+		if (l->next)
+			strcat(text, ", ");
+	}
+	k->errors = NEWN(kb->m, const char *, 1);
+	k->errors[0] = text;
+	k->nerrors = 1;
+	map_free(&kb->buf);
+	map_free(&kb->local);
+	return k;
+}

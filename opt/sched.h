@@ -1,0 +1,85 @@
+/*
+ * Scheduling: from groups of tensors to kernels. Private to opt/.
+ */
+#ifndef TCC_SCHED_H
+#define TCC_SCHED_H
+
+#include "opt.h"
+#include "ir/machine.h"
+#include "ir/plan.h"
+
+/* How a materialised tensor lies in memory: dense, dims in some order, the last one contiguous. */
+typedef struct Storage {
+	Node *tensor;
+	int id;                /* of its PlanBuf */
+	int order[MAX_RANK];   /* order[rank-1] is the contiguous dimension */
+	Node *stride[MAX_RANK]; /* elements, per dimension */
+	Node *count;           /* elements in all */
+} Storage;
+
+/* Tensors computed by one kernel over shared outer axes: member 0 .. n-1 in order. The first
+ * nouter axes of every member are the same loop. */
+typedef struct Group {
+	int n, nouter;
+	Node **members;
+	bool *local;           /* per member: not used outside the group */
+	Region *home;
+	const Loc *loc;
+} Group;
+
+typedef struct Sched {
+	Module *m;
+	const Machine *mach;
+	Map storage;           /* tensor -> Storage */
+	Map home;              /* node -> Region */
+	Plan *plan;
+	Vec bufs;              /* PlanBuf */
+	int nkernels;
+} Sched;
+
+/* A kernel under construction. */
+typedef struct KB {
+	Sched *s;
+	Module *m;
+	Kernel *k;
+	Vec bufs;              /* buffer nodes */
+	Vec tensors;           /* the tensor of each */
+	Map buf;               /* tensor -> buffer node (global) */
+	Map local;             /* tensor -> Local */
+	int in_vector;         /* lanes of the enclosing vector loop, 0: none */
+	bool gpu;
+} KB;
+
+/* A member's value inside the kernel: a scalar per outer point, or a private buffer of its inner axes. */
+typedef struct Local { Node *value; Node *buffer; int skip; } Local;
+
+/* ---- loops.c -------------------------------------------------------------------------------- */
+
+Storage *storage_of(Sched *, Node *tensor);              /* made row-major on first use */
+void storage_set_order(Sched *, Storage *, const int *order);
+KB kb_new(Sched *, const Loc *);
+Node *kb_buffer(KB *, Node *tensor, bool write);
+Node *kb_address(KB *, Node *tensor, Node *const *idx);   /* flat element index */
+/* e with reads turned into loads and loops hoisted into r as statements; legal for code generation. */
+Node *kb_emit(KB *, Region *r, Node *e);
+void kb_store(KB *, Region *r, Node *tensor, Node *const *idx, Node *value);
+Kernel *kb_finish(KB *, Region *body, const char *schedule);
+/* Runs body(v) for idx in [0, extent) with lanes in vectors of w where it pays: full vectors, then a masked tail. */
+typedef void LoopBody(KB *, Region *, Node *idx, void *ctx);
+void vector_loop(KB *, Region *, Node *extent, int w, LoopBody *, void *ctx);
+int lanes_of(const Sched *, DType);                       /* of a full vector */
+Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step of the axis, NULL if not linear */
+DType widest_type(Node *body);
+
+/* ---- cpu.c, contract.c, gpu.c ----------------------------------------------------------------- */
+
+Kernel *schedule_cpu(Sched *, Group *);
+Kernel *contract_cpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
+Kernel *scatter_kernel(Sched *, Node *scatter);
+Kernel *schedule_gpu(Sched *, Group *);
+
+/* ---- group.c ------------------------------------------------------------------------------------ */
+
+Vec make_groups(Sched *);                                  /* of Group, in order of execution within a home */
+
+#endif
