@@ -148,6 +148,11 @@ typedef struct TccContext TccContext;   /* one per caller: activations, outputs,
 /* Calls body(arg, i) for every i in [0, n), in any order and on any threads; returns when done. */
 typedef void TccParallelFor(void *user, int64_t n, void (*body)(void *arg, int64_t i), void *arg);
 
+enum {
+	TCC_PROFILE_KERNELS   = 1,      /* time every kernel: tcc_profile */
+	TCC_PROFILE_TRANSFERS = 2,      /* wait between upload, kernels and download: tcc_times */
+};
+
 /* Zero means the default everywhere. */
 typedef struct TccOptions {
 	uint32_t size;                  /* sizeof(TccOptions): later versions append fields */
@@ -157,7 +162,7 @@ typedef struct TccOptions {
 	TccParallelFor *parallel_for;   /* use the caller's threads; then `threads` is how many parts */
 	void *parallel_user;
 	void *stream;                   /* CUstream or hipStream_t to launch on */
-	int32_t profile;                /* nonzero: time every kernel (tcc_profile_*) */
+	uint32_t profile;               /* TCC_PROFILE_* */
 } TccOptions;
 
 /*
@@ -177,10 +182,12 @@ const char *tcc_error(const TccContext *ctx);   /* of the last failed call; "" i
 
 /*
  * Runs the model. inputs and outputs stand in the model's order. An input with a default may be
- * of kind TCC_NONE, and trailing ones may be left out. On entry an output is either TCC_NONE, and
- * then gets memory of the context that lives until the context's next run, or a compact tensor
- * whose data has room for the result (ndim and shape are its capacity: the array `shape` is
- * overwritten with the real shape, so the product must suffice and the rank must be equal).
+ * of kind TCC_NONE, and trailing ones may be left out. On entry an output is either TCC_NONE (or
+ * what the previous run put there), and then gets memory of the context that lives until its next
+ * run, or a compact tensor whose data has room for the result (ndim and shape are its capacity:
+ * the array `shape` is overwritten with the real shape, so the product must suffice and the rank
+ * must be equal). Strings and sequences may point into the inputs' memory. Output memory must not
+ * overlap an input's.
  */
 int tcc_run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs,
             TccValue *outputs, uint64_t noutputs);
@@ -512,9 +519,13 @@ struct TccRun {
 	X(value_get,   "view value")                         /* view becomes its memory */ \
 	/* A sequence of n maps from keys (int64 or string constant [c]) to float scores [n, c]. */ \
 	X(zipmap,      "dst keys scores n c") \
-	/* Element-wise equality of n strings: dst bool, strides 0 or 1 in each operand. */ \
-	X(str_equal,   "dst a a_stride b b_stride n") \
-	X(str_concat,  "dst a a_stride b b_stride n")        /* dst: host buffer of n strings */
+	/* Strings, element by element: n of them; a stride is 0 (one for all) or 1. What makes strings \
+	 * has a host buffer as dst, which it allocates. */ \
+	X(str_equal,   "dst a a_stride b b_stride n")        /* dst: bool */ \
+	X(str_concat,  "dst a a_stride b b_stride n") \
+	X(str_find,    "dst a n table m")                    /* dst: int64, first place in table or -1 */ \
+	X(str_parse,   "dst a n")                            /* dst: float32, float64 or int64 */ \
+	X(str_format,  "dst a n")                            /* of numbers, as Python's str() */
 
 enum {
 #define TCC_HOST_INDEX(name, args) TCC_HOST_##name,

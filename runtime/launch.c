@@ -1,0 +1,145 @@
+/* Launching a kernel: on the calling thread, over the pool, over the caller's threads, on a
+ * device. args as in abi.h: grid x, y, z, cost, buffers, scalars. */
+#include <string.h>
+#include "rt.h"
+
+enum {
+	ARGS = 4,               /* words before the buffers */
+	/* Cost units, of which a thread does some 30 in a nanosecond at best: */
+	HOT_COST = 1 << 16,     /* what pays a join of threads that spin */
+	COLD_COST = 1 << 20,    /* ... that sleep */
+	PART_COST = 1 << 15,    /* the least part worth giving away */
+};
+
+typedef struct CpuJob {
+	TccKernelFn *fn;
+	void *const *bufs;
+	const int64_t *syms;
+	int64_t extent;
+	int nparts;
+	uint8_t *scratch;
+	uint64_t scratch_part;
+	int32_t *err;
+} CpuJob;
+
+static void run_part(void *arg, int part)
+{
+	const CpuJob *j = arg;
+	int64_t q = j->extent / j->nparts, r = j->extent % j->nparts;
+	int64_t begin = q * part + (part < r ? part : r);
+	j->fn(j->bufs, j->syms, begin, begin + q + (part < r),
+	      j->scratch ? j->scratch + j->scratch_part * part : NULL, j->err);
+}
+
+static void run_part_of_user(void *arg, int64_t part)
+{
+	run_part(arg, (int)part);
+}
+
+static int parts_for(const TccContext *ctx, const int64_t *args)
+{
+	int64_t total, cost = args[3] > 0 ? args[3] : 1, n = ctx->threads;
+	if (__builtin_mul_overflow(args[0], cost, &total))
+		total = INT64_MAX;
+	if (total < (ctx->pool && tcc_pool_cold(ctx->pool) ? COLD_COST : HOT_COST))
+		return 1;
+	if (n > total / PART_COST)
+		n = total / PART_COST;
+	return (int)(n < args[0] ? n : args[0]);
+}
+
+static void gather(const TccContext *ctx, uint32_t n, const int64_t *ids, void **bufs)
+{
+	for (uint32_t i = 0; i < n; i++)
+		bufs[i] = ctx->slots[ids[i]].p;
+}
+
+static inline CpuJob cpu_job(const TccContext *ctx, uint32_t kernel, const int64_t *args,
+                             void *const *bufs)
+{
+	return (CpuJob){
+		.fn = ctx->inst->model->kernels[kernel],
+		.bufs = bufs,
+		.syms = args + ARGS + ctx->inst->kernels[kernel].nbufs,
+		.extent = args[0],
+		.scratch = ctx->scratch,
+		.scratch_part = ctx->scratch_part,
+		.err = &ctx->errors[kernel],
+	};
+}
+
+int tcc_launch_one(TccContext *ctx, uint32_t kernel, const int64_t *args)
+{
+	void *bufs[TCC_MAX_ARGS];
+	uint32_t nbufs = ctx->inst->kernels[kernel].nbufs;
+	gather(ctx, nbufs, args + ARGS, bufs);
+	ctx->inst->model->kernels[kernel](bufs, args + ARGS + nbufs, 0, args[0], ctx->scratch,
+	                                  &ctx->errors[kernel]);
+	return 0;
+}
+
+int tcc_launch_pool(TccContext *ctx, uint32_t kernel, const int64_t *args)
+{
+	void *bufs[TCC_MAX_ARGS];
+	int n = parts_for(ctx, args);
+	if (n <= 1)
+		return tcc_launch_one(ctx, kernel, args);
+	gather(ctx, ctx->inst->kernels[kernel].nbufs, args + ARGS, bufs);
+	CpuJob j = cpu_job(ctx, kernel, args, bufs);
+	j.nparts = n;
+	tcc_pool_run(ctx->pool, n, run_part, &j);
+	return 0;
+}
+
+int tcc_launch_user(TccContext *ctx, uint32_t kernel, const int64_t *args)
+{
+	void *bufs[TCC_MAX_ARGS];
+	const TccOptions *o = &ctx->inst->options;
+	int n = parts_for(ctx, args);
+	if (n <= 1)
+		return tcc_launch_one(ctx, kernel, args);
+	gather(ctx, ctx->inst->kernels[kernel].nbufs, args + ARGS, bufs);
+	CpuJob j = cpu_job(ctx, kernel, args, bufs);
+	j.nparts = n;
+	o->parallel_for(o->parallel_user, n, run_part_of_user, &j);
+	return 0;
+}
+
+static int bad_grid(TccContext *ctx, uint32_t kernel, const int64_t *grid)
+{
+	return tcc_fail(&ctx->err, TCC_BAD_DATA, "kernel %s: a grid of %lld x %lld x %lld blocks is "
+	                "more than the device takes",
+	                tcc_string(ctx->inst->model, ctx->inst->kernels[kernel].name),
+	                (long long)grid[0], (long long)grid[1], (long long)grid[2]);
+}
+
+int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
+{
+	const TccInst *inst = ctx->inst;
+	const TccKernel *k = &inst->kernels[kernel];
+	void *bufs[TCC_MAX_ARGS], *params[2 * TCC_MAX_ARGS + 1];
+	uint64_t sizes[TCC_MAX_ARGS];
+	const char *names[TCC_MAX_ARGS];
+	int32_t *err = ctx->dev_errors + kernel;
+	if (args[0] > INT32_MAX || args[1] > 65535 || args[2] > 65535)
+		return bad_grid(ctx, kernel, args);
+	for (uint32_t i = 0; i < k->nbufs; i++) {
+		const TccSlot *s = &ctx->slots[args[ARGS + i]];
+		bufs[i] = s->p;
+		sizes[i] = s->size;
+		names[i] = tcc_string(inst->model, inst->buffers[args[ARGS + i]].name);
+		params[i] = &bufs[i];
+	}
+	for (uint32_t i = 0; i < k->nsyms; i++)
+		params[k->nbufs + i] = (void *)(args + ARGS + k->nbufs + i);
+	params[k->nbufs + k->nsyms] = &err;
+	TccLaunch l = {
+		.kernel = kernel,
+		.grid = {args[0], args[1], args[2]},
+		.params = params,
+		.nbufs = k->nbufs,
+		.sizes = sizes,
+		.names = names,
+	};
+	return inst->dev->ops->launch(inst->dev, ctx->stream, &l, &ctx->err);
+}

@@ -1,0 +1,312 @@
+/*
+ * rt.h - what the runtime's files share, and what tcc-ml uses of the runtime beyond abi.h: data
+ * files, values with memory of their own, the buffer planner, the thread pool, the devices.
+ */
+#ifndef TCC_RT_H
+#define TCC_RT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "abi.h"
+
+#define TCC_ALIGN 64
+#define TCC_MAX_RANK 64
+#define TCC_MAX_ARGS 256        /* buffers, and scalars, of a launch */
+#define TCC_COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* --- error.c: the first error of an object and its message ------------------------------- */
+
+typedef struct TccErr {
+	int code;               /* 0: none */
+	char text[500];
+} TccErr;
+
+/* Keeps the error unless there is one already; returns the code that is kept. err may be NULL. */
+int tcc_fail(TccErr *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int tcc_no_memory(TccErr *err, uint64_t bytes);
+
+/* Memory aligned to TCC_ALIGN, never NULL for 0 bytes; released by free(). */
+void *tcc_alloc(uint64_t bytes);
+
+static inline uint64_t tcc_round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* --- dtype.c ----------------------------------------------------------------------------- */
+
+typedef struct TccDtypeInfo {
+	const char *name;
+	uint8_t bits;
+	uint8_t code;           /* DLPack's */
+	char npy;               /* numpy's kind: b i u f c V, 0: none */
+	uint8_t npy_size;       /* bytes of an element in .npy: sub-byte elements take one each */
+} TccDtypeInfo;
+
+bool tcc_dtype_info(uint32_t dtype, TccDtypeInfo *info);        /* false: no such type */
+int tcc_dtype_bits(uint32_t dtype);                     /* 0: no such type */
+const char *tcc_dtype_name(uint32_t dtype);             /* "?": no such type */
+uint32_t tcc_dtype_of(const TccTensor *t);              /* TCC_NODTYPE: none of ours */
+
+/* Product of the dims and the bytes of such a tensor; false if a dim is negative or the product
+ * leaves int64. Either result may be NULL. */
+bool tcc_tensor_size(uint32_t dtype, int rank, const int64_t *dims, uint64_t *count,
+                     uint64_t *bytes);
+
+/* Element `i` of compact numeric data; a complex number's real part. */
+double tcc_element(uint32_t dtype, const void *data, uint64_t i);
+/* The same as an integer: exact for integers, floats truncated and saturated, NaN is 0. */
+int64_t tcc_element_int(uint32_t dtype, const void *data, uint64_t i);
+
+/* "float32[2,N,?]" into buf; symbols may be NULL. */
+void tcc_type_text(char *buf, size_t size, uint32_t dtype, int rank, const int64_t *dims,
+                   const char *const *symbols);
+
+/* --- value.c: values that own their memory ----------------------------------------------- */
+
+/* A zeroed tensor on the host; dims may be NULL for rank 0. */
+int tcc_tensor_new(TccValue *v, uint32_t dtype, int rank, const int64_t *dims, TccErr *err);
+/* A string tensor with room for `bytes` bytes behind its elements, at tcc_strings_bytes(v). */
+int tcc_strings_new(TccValue *v, int rank, const int64_t *dims, uint64_t bytes, TccErr *err);
+char *tcc_strings_bytes(const TccValue *v);
+int tcc_sequence_new(TccValue *v, uint32_t dtype, uint64_t n, TccErr *err);
+int tcc_map_new(TccValue *v, uint32_t dtype, TccErr *err);
+void tcc_tensor_set(TccTensor *t, uint32_t dtype, int rank, int64_t *shape, void *data);
+void tcc_value_free(TccValue *v);       /* of a value made here; leaves TCC_NONE */
+int tcc_value_copy(TccValue *dst, const TccValue *src, TccErr *err);    /* deep, host only */
+
+bool tcc_is_compact(const TccTensor *t);
+/* Copies a strided tensor's elements in row-major order; elements of whole bytes only. */
+void tcc_compact(void *dst, const TccTensor *t);
+uint64_t tcc_tensor_count(const TccTensor *t);
+static inline void *tcc_tensor_data(const TccTensor *t)
+{
+	return t->data ? (char *)t->data + t->byte_offset : NULL;
+}
+
+/* --- place.c: memory of buffers with known lifetimes ------------------------------------- */
+
+typedef struct TccPlanner TccPlanner;
+
+/* Buffer i lives from step first[i] to last[i], both included. NULL: no memory. */
+TccPlanner *tcc_planner_new(uint32_t n, const uint32_t *first, const uint32_t *last);
+void tcc_planner_free(TccPlanner *p);
+/* Offsets, multiples of TCC_ALIGN, at which no two buffers that live at once overlap. Returns the
+ * bytes needed, or UINT64_MAX if they overflow. */
+uint64_t tcc_planner_place(TccPlanner *p, const uint64_t *sizes, uint64_t *offsets);
+
+/* --- pool.c: threads for one context ----------------------------------------------------- */
+
+typedef struct TccPool TccPool;
+typedef void TccJob(void *arg, int part);
+
+#define TCC_MAX_THREADS 512
+
+int tcc_cpu_count(void);                /* CPUs that this process may use */
+TccPool *tcc_pool_new(int nthreads);    /* the caller is one of them; NULL: could not start */
+void tcc_pool_free(TccPool *p);
+void tcc_pool_run(TccPool *p, int nparts, TccJob *fn, void *arg);
+void tcc_pool_heat(TccPool *p);         /* work is about to come: wakes sleepers */
+bool tcc_pool_cold(const TccPool *p);   /* a run would have to wake a thread */
+
+/* --- cpu.c ------------------------------------------------------------------------------- */
+
+/* Whether this CPU has the comma-separated features; the first missing one is put into err. */
+int tcc_cpu_check(const char *needs, TccErr *err);
+
+/* --- devices ----------------------------------------------------------------------------- */
+
+/*
+ * A device opened for a model: its image is loaded and its kernels are found. Contexts share it;
+ * each has a stream. All functions but open may be called by several threads at once after
+ * enter(), which every thread calls first. Copies and launches are in the stream's order.
+ */
+typedef struct TccDevice TccDevice;
+
+typedef struct TccLaunch {
+	uint32_t kernel;
+	int64_t grid[3];
+	void **params;                  /* to each parameter's value */
+	uint32_t nbufs;                 /* the first ones are pointers, to so many bytes each: */
+	const uint64_t *sizes;
+	const char *const *names;
+} TccLaunch;
+
+typedef struct TccDeviceOps {
+	const char *name;               /* as in TccOptions.device */
+	uint32_t image_kind;
+	int32_t device_type;            /* DLPack's */
+	int (*open)(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err);
+	void (*close)(TccDevice *dev);
+	int (*enter)(TccDevice *dev, TccErr *err);
+	int (*stream_new)(TccDevice *dev, void **stream, TccErr *err);
+	void (*stream_free)(TccDevice *dev, void *stream);
+	int (*alloc)(TccDevice *dev, uint64_t bytes, void **p, TccErr *err);
+	void (*free)(TccDevice *dev, void *p);
+	int (*upload)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+	              TccErr *err);     /* src may be reused at return */
+	int (*download)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+	                TccErr *err);   /* done at return */
+	int (*copy)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+	            TccErr *err);
+	int (*zero)(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err);
+	int (*launch)(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err);
+	int (*sync)(TccDevice *dev, void *stream, TccErr *err);
+	void (*forget)(TccDevice *dev, void *p, uint64_t bytes);        /* content is undefined now;
+	                                                                 * may be NULL */
+} TccDeviceOps;
+
+struct TccDevice {
+	const TccDeviceOps *ops;
+	const TccModel *model;
+	int ordinal;
+};
+
+extern const TccDeviceOps tcc_device_cuda __attribute__((weak));
+extern const TccDeviceOps tcc_device_hip __attribute__((weak));
+extern const TccDeviceOps tcc_device_sim __attribute__((weak));
+
+/* --- model.c, context.c, api.c, host.c: a model, a caller's state, a run ----------------- */
+
+int tcc_model_check(const TccModel *m, TccErr *err);
+
+struct TccInst {
+	const TccModel *model;          /* the variant that was picked */
+	const TccMeta *meta;
+	const TccKernel *kernels;
+	const TccBuffer *buffers;
+	const TccPort *inputs, *outputs;
+	const TccDim *dims;
+	const TccString *texts;
+	const uint8_t *weights;         /* on the host */
+	void *mapped;                   /* of the weights file */
+	uint64_t mapped_size;
+	void **constants;               /* per buffer, then per input's default: host memory or NULL */
+	TccDevice *dev;                 /* NULL: the CPU */
+	uint8_t *dev_weights;
+	TccOptions options;
+	TccErr err;
+};
+
+/* Memory of a buffer in the present run. */
+typedef struct TccSlot {
+	uint8_t *p;
+	uint64_t size;          /* bytes that may be used at p */
+	uint64_t cap;           /* of the block at p if the slot owns it, else 0 */
+	const TccValue *value;  /* of a value buffer or a sequence input */
+	bool host;              /* p is host memory */
+} TccSlot;
+
+/* A block that is kept from run to run and replaced when it is too small. */
+typedef struct TccBlock {
+	void *p;
+	uint64_t cap;
+} TccBlock;
+
+/* Memory that lives until the next run starts. */
+typedef struct TccChunk TccChunk;
+struct TccChunk {
+	TccChunk *next;
+	void *dev;              /* a block of the device; else `size` bytes at data */
+	uint64_t used, size;
+	_Alignas(TCC_ALIGN) uint8_t data[];
+};
+
+/* Offsets of the arena for one set of sizes. */
+typedef struct TccPlaced {
+	uint64_t *sizes;        /* the key; NULL: empty */
+	uint64_t *offsets;
+	uint64_t hash, total, used_at;
+} TccPlaced;
+
+enum { TCC_PLACED = 8 };
+
+/* What an input is in the present run. */
+typedef struct TccBound {
+	bool given;
+	int rank;
+	const int64_t *shape;   /* NULL: the port's constant dims */
+} TccBound;
+
+typedef struct TccOut {
+	bool done;
+	TccBlock host, dev;     /* memory of ours */
+	void *download_to;      /* at the end of the run, from dev.p */
+	uint64_t bytes;
+} TccOut;
+
+typedef struct TccList {
+	uint8_t *p;
+	uint64_t used, cap, count;
+} TccList;
+
+typedef int TccLaunchFn(TccContext *ctx, uint32_t kernel, const int64_t *args);
+
+struct TccContext {
+	TccRun run;             /* first: a plan's TccRun is its context */
+	TccInst *inst;
+	TccErr err;             /* err.code is run.status */
+
+	/* buffers */
+	uint32_t nbuffers;
+	TccSlot *slots;
+	bool swapped;           /* slots have been exchanged since they were set up */
+	uint64_t *sizes;        /* as size() said; TCC_NO_SIZE: not yet */
+	uint64_t *const_sizes;
+	uint32_t nblocks;       /* arena buffers that are not in place of another */
+	uint32_t *block_of;     /* of a buffer; UINT32_MAX: not in the arena */
+	uint64_t *block_sizes;
+	TccPlanner *planner;    /* NULL: the compiler has placed everything */
+	TccPlaced placed[TCC_PLACED];
+	uint64_t clock;         /* counts uses of `placed` */
+	TccBlock arena;
+	uint64_t arena_bytes;   /* in the last run */
+
+	/* kernels */
+	TccLaunchFn *launch;
+	int32_t *errors;        /* a word per kernel, on the host */
+	int threads;
+	TccPool *pool;          /* NULL: one thread, or the caller's threads */
+	uint8_t *scratch;       /* a part for each thread */
+	uint64_t scratch_part;
+	uint64_t last_ns;       /* how long the last plan ran */
+	void *stream;           /* of the device */
+	bool own_stream;
+	int32_t *dev_errors;
+	TccTimes times;
+	TccProfile *profile;
+
+	/* the present run */
+	TccBound *bound;        /* per input */
+	TccBlock *in_copy;      /* per input: a compact or uploaded copy */
+	TccValue *outputs;      /* the caller's */
+	TccOut *out;            /* per output */
+	TccChunk *chunks;
+	TccList *lists;
+	uint32_t nlists;
+};
+
+static inline const TccDeviceOps *tcc_ops(const TccContext *ctx)
+{
+	return ctx->inst->dev->ops;
+}
+
+uint64_t tcc_now(void);         /* ns of a steady clock */
+/* A block of at least `bytes`; what it held is lost when it grows. */
+int tcc_block_fit(TccContext *ctx, TccBlock *b, uint64_t bytes, bool host);
+void tcc_block_free(TccContext *ctx, void *p, bool host);
+/* Memory until the next run, zeroed on the host. NULL: the error is set. */
+void *tcc_run_alloc(TccContext *ctx, uint64_t bytes, bool host);
+/* Copies in the stream's order, between host and device as told. */
+int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool src_host,
+             uint64_t bytes);
+int tcc_slot_fit(TccContext *ctx, int64_t buffer, uint64_t bytes);
+int tcc_place(TccContext *ctx);
+
+TccLaunchFn tcc_launch_one, tcc_launch_pool, tcc_launch_user, tcc_launch_device;
+
+extern const TccApi tcc_api;
+int64_t tcc_host_call(TccContext *ctx, int64_t fn, const int64_t *args);
+
+#endif
