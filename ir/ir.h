@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <unistd.h>
+#undef X_OK                                              /* access(2)'s; ours is an exit code */
 
 typedef struct Arena Arena;
 typedef struct Module Module;
