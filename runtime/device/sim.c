@@ -535,6 +535,7 @@ static bool prepare(Launch *r, const uint32_t block[3])
 	if (!sim_fiber_stacks())
 		return false;
 	r->nthreads = (int)(block[0] * block[1] * block[2]);
+	r->warp_shift = s->config.warp == 64 ? 6 : 5;
 	r->nwarps = (r->nthreads + s->config.warp - 1) / s->config.warp;
 	for (int i = 0; i < r->nthreads; i++) {
 		Thread *t = &r->threads[i];
@@ -763,8 +764,15 @@ void sim_written(Sim *s, const void *p, uint64_t bytes)
 {
 	Region *g = region_of(s, p, &bytes);
 
-	if (s->config.traced && g && !g->all_defined)
+	if (!s->config.traced || !g || g->all_defined)
+		return;
+	if (bytes < g->bytes) {
 		memset(g->def + ((const uint8_t *)p - g->p), 1, bytes);
+		return;
+	}
+	g->all_defined = true;
+	munmap(g->def, g->bytes);
+	g->def = NULL;
 }
 
 void sim_undefined(Sim *s, const void *p, uint64_t bytes)

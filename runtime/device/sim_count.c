@@ -74,7 +74,7 @@ static bool regular(const Site *s, const uint64_t *addr, int n, bool *same)
 	return true;
 }
 
-static void count_shared(SimCounters *c, const Site *s, const uint64_t *addr, uint64_t mask)
+static Request measure_shared(const Site *s, const uint64_t *addr, uint64_t mask)
 {
 	static Pass all, now, both;     /* under the launch's lock */
 	int lanes = s->bytes <= 4 ? 32 : s->bytes <= 8 ? 16 : 8;
@@ -82,12 +82,9 @@ static void count_shared(SimCounters *c, const Site *s, const uint64_t *addr, ui
 	int n = __builtin_popcountll(mask);
 	bool same;
 
-	c->shared_requests++;
 	if (n == sim_run.sim->config.warp && regular(s, addr, n, &same)) {
 		waves = same ? 1 : ((uint64_t)n * s->bytes + 4 * BANKS - 1) / (4 * BANKS);
-		c->shared_wavefronts += waves;
-		c->shared_ideal += waves;
-		return;
+		return (Request){ waves, waves, 0 };
 	}
 	pass_clear(&all);
 	pass_clear(&both);
@@ -107,8 +104,7 @@ static void count_shared(SimCounters *c, const Site *s, const uint64_t *addr, ui
 			pass_unite(&both, &now);
 		}
 	}
-	c->shared_wavefronts += waves + (uint64_t)both.degree;
-	c->shared_ideal += (uint64_t)(all.words + BANKS - 1) / BANKS;
+	return (Request){ waves + (uint64_t)both.degree, (uint64_t)(all.words + BANKS - 1) / BANKS, 0 };
 }
 
 static int by_value(const void *a, const void *b)
@@ -130,11 +126,7 @@ static int distinct(uint64_t *v, int n)
 	return k;
 }
 
-typedef struct Request {
-	uint64_t sectors, ideal, bytes;
-} Request;
-
-static Request measure(const Site *s, const uint64_t *addr, uint64_t mask)
+static Request measure_global(const Site *s, const uint64_t *addr, uint64_t mask)
 {
 	uint64_t v[2 * MAX_WARP], sectors, bytes;
 	int n = 0, k = 0;
@@ -161,20 +153,44 @@ static Request measure(const Site *s, const uint64_t *addr, uint64_t mask)
 	return (Request){ sectors, (bytes + 31) / 32, bytes };
 }
 
-static void count_global(SimCounters *c, const Site *s, const uint64_t *addr, uint64_t mask)
+/* The row has the addresses of the last one, moved by whole sectors or words: costs the same. */
+static bool like_last(const Site *s, const uint64_t *addr, uint64_t mask)
 {
-	Request q = measure(s, addr, mask);
+	int first = __builtin_ctzll(mask);
+	uint64_t move = addr[first] - s->last_addr[first];
 
-	if (s->write) {
+	if (mask != s->last_mask || move & (s->shared ? 3 : 31))
+		return false;
+	for (uint64_t m = mask; m; m &= m - 1) {
+		int i = __builtin_ctzll(m);
+
+		if (addr[i] - s->last_addr[i] != move)
+			return false;
+	}
+	return true;
+}
+
+static void count_row(SimCounters *c, Site *s, const uint64_t *addr, uint64_t mask)
+{
+	if (!like_last(s, addr, mask)) {
+		s->last = s->shared ? measure_shared(s, addr, mask) : measure_global(s, addr, mask);
+		s->last_mask = mask;
+		memcpy(s->last_addr, addr, (size_t)sim_run.sim->config.warp * sizeof *addr);
+	}
+	if (s->shared) {
+		c->shared_requests++;
+		c->shared_wavefronts += s->last.passes;
+		c->shared_ideal += s->last.ideal;
+	} else if (s->write) {
 		c->st_requests++;
-		c->st_sectors += q.sectors;
-		c->st_ideal += q.ideal;
-		c->st_bytes += q.bytes;
+		c->st_sectors += s->last.passes;
+		c->st_ideal += s->last.ideal;
+		c->st_bytes += s->last.bytes;
 	} else {
 		c->ld_requests++;
-		c->ld_sectors += q.sectors;
-		c->ld_ideal += q.ideal;
-		c->ld_bytes += q.bytes;
+		c->ld_sectors += s->last.passes;
+		c->ld_ideal += s->last.ideal;
+		c->ld_bytes += s->last.bytes;
 	}
 }
 
@@ -192,6 +208,7 @@ static Site *site_of(const void *pc, bool write, bool shared, uint64_t bytes)
 			s->write = write;
 			s->shared = shared;
 			s->bytes = (uint16_t)bytes;
+			s->last_mask = 0;
 			return s;
 		}
 		if (s->pc == pc && s->write == write && s->shared == shared && s->bytes == bytes)
@@ -259,10 +276,7 @@ static void flush_site(Site *s, SimCounters *c)
 		const uint64_t *addr = s->addr + (uint64_t)i * (uint64_t)lanes;
 
 		kept += (uint64_t)__builtin_popcountll(s->mask[i]);
-		if (s->shared)
-			count_shared(&sum, s, addr, s->mask[i]);
-		else
-			count_global(&sum, s, addr, s->mask[i]);
+		count_row(&sum, s, addr, s->mask[i]);
 	}
 	/* accesses beyond the rows count like those within */
 #define SUM(field) c->field += sum.field + (s->over ? sum.field * s->over / kept : 0);

@@ -73,6 +73,11 @@ typedef struct View {
 	char name[40];
 } View;
 
+/* What one access of a warp costs: sectors or wavefronts. */
+typedef struct Request {
+	uint64_t passes, ideal, bytes;
+} Request;
+
 /* Accesses of one instruction by one warp since it last stopped; see sim_count.c. */
 typedef struct Site {
 	const void *pc;
@@ -82,6 +87,8 @@ typedef struct Site {
 	uint64_t over;          /* accesses beyond the rows kept */
 	uint32_t seen[MAX_WARP];
 	uint64_t *mask, *addr;  /* by row; by row and lane */
+	Request last;           /* of the row counted last, and that row */
+	uint64_t last_mask, last_addr[MAX_WARP];
 } Site;
 
 enum { SITES = 4096 };
@@ -117,7 +124,7 @@ typedef struct Launch {
 	uint64_t stamp;         /* serial and segment of the running block, rest 0 */
 	int nthreads, nwarps, nready, nbarrier, ndone;
 	int cur_warp;           /* place in warp_order */
-	int lane_xor;
+	int lane_xor, warp_shift;       /* warp_shift: log2 of the lanes */
 	bool ended;             /* a finding ended the launch */
 	bool failed;            /* out of memory */
 	bool count, traced;

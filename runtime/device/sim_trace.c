@@ -118,7 +118,7 @@ static int warp_of(uint64_t x)
 {
 	int t = THREAD(x);
 
-	return t == MANY ? -1 : t >= LANES ? t - LANES : t / sim_run.sim->config.warp;
+	return t == MANY ? -1 : t >= LANES ? t - LANES : t >> sim_run.warp_shift;
 }
 
 static bool concurrent(uint64_t x, uint64_t me, bool local)
@@ -184,6 +184,7 @@ static const char *place(const uint8_t *p, char *buf, size_t size)
 	return buf;
 }
 
+__attribute__((noinline, cold))
 static void report_race(const uint8_t *p, Access a, uint64_t x, bool x_wrote, const void *pc)
 {
 	static const char *const doing[] = { "read", "write", "atomic" };
@@ -200,6 +201,37 @@ static void report_race(const uint8_t *p, Access a, uint64_t x, bool x_wrote, co
 		SERIAL(x) == sim_run.serial ? ", with no barrier between" : "");
 }
 
+/* 1 if this is the granule's first read of the launch. */
+static uint64_t meet_read(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t me, bool local,
+	const void *pc)
+{
+	uint64_t w = sh->w[i], r = sh->r[i];
+
+	if (SEGMENT(w) == SEGMENT(me) || SERIAL(w) != SERIAL(me))
+		if (concurrent(w, me, local))
+			report_race(base + (i << sh->shift), A_READ, w, true, pc);
+	if (r == me)
+		return 0;
+	/* most often one of many lanes that read the same */
+	if (r >> 12 == me >> 12 && THREAD(r) >= LANES && warp_of(r) == warp_of(me))
+		return 0;
+	sh->r[i] = merge_read(r, me, local);
+	return stale(r, local);
+}
+
+static uint64_t meet_write(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t me, bool local,
+	Access a, const void *pc)
+{
+	uint64_t w = sh->w[i], r = sh->r[i];
+
+	if (w != me && concurrent(w, me, local) && !(a == A_ATOMIC && w & FLAG))
+		report_race(base + (i << sh->shift), a, w, true, pc);
+	if (r != me && !stale(r, local) && (r & FLAG || concurrent(r, me, local)))
+		report_race(base + (i << sh->shift), a, r, false, pc);
+	sh->w[i] = me | (a == A_ATOMIC ? FLAG : 0);
+	return stale(w, local);
+}
+
 /* Meets the accesses before; returns how many bytes were not touched this way in this launch. */
 static uint64_t meet(Shadow *sh, const uint8_t *base, uint64_t off, uint64_t bytes, Access a,
 	const void *pc)
@@ -208,22 +240,9 @@ static uint64_t meet(Shadow *sh, const uint8_t *base, uint64_t off, uint64_t byt
 	uint64_t last = (off + bytes - 1) >> sh->shift;
 	bool local = sh == &sim_run.shared_shadow;
 
-	for (uint64_t i = off >> sh->shift; i <= last; i++) {
-		uint64_t w = sh->w[i], r = sh->r[i];
-
-		if (w != me && concurrent(w, me, local) && !(a == A_ATOMIC && w & FLAG))
-			report_race(base + (i << sh->shift), a, w, true, pc);
-		if (a == A_READ) {
-			fresh += stale(r, local);
-			if (r != me)
-				sh->r[i] = merge_read(r, me, local);
-			continue;
-		}
-		if (r != me && !stale(r, local) && (r & FLAG || concurrent(r, me, local)))
-			report_race(base + (i << sh->shift), a, r, false, pc);
-		fresh += stale(w, local);
-		sh->w[i] = me | (a == A_ATOMIC ? FLAG : 0);
-	}
+	for (uint64_t i = off >> sh->shift; i <= last; i++)
+		fresh += a == A_READ ? meet_read(sh, base, i, me, local, pc) :
+			meet_write(sh, base, i, me, local, a, pc);
 	fresh <<= sh->shift;
 	return fresh < bytes ? fresh : bytes;
 }
@@ -326,9 +345,13 @@ static bool other_access(const uint8_t *p, uint64_t bytes, Access a, const void 
 
 static void check_defined(const Region *g, uint64_t off, uint64_t bytes, const void *pc)
 {
-	const uint8_t *bad = memchr(g->def + off, 0, bytes);
+	const uint8_t *bad;
+	uint32_t word;
 	char at[160];
 
+	if (bytes == 4 && (memcpy(&word, g->def + off, 4), word == 0x01010101))
+		return;
+	bad = memchr(g->def + off, 0, bytes);
 	if (bad)
 		sim_find_at("undefined", pc, "read of %s, which nobody has written",
 			place(g->p + (bad - g->def), at, sizeof at));

@@ -2,11 +2,6 @@
  * fault. A line that a finding must name carries a mark, which the test looks for. */
 #include "runtime/device/tcc_dev.h"
 
-#ifndef TCC_SIM_ENTRY
-#define TCC_SIM_ENTRY(name) static inline void name##_unused(void **tcc_args)
-#define TCC_ARG(type, i) (*(type *)tcc_args[i])
-#endif
-
 TCC_KERNEL(axpy, 256)(float *TCC_RESTRICT y, const float *TCC_RESTRICT x, f32 a, i64 n)
 {
 	i64 i = (i64)tcc_bx() * 256 + tcc_tx();
@@ -158,9 +153,12 @@ TCC_KERNEL(past_shared, 32)(float *y)
 	TCC_SHARED(float, s, 32);
 	TCC_SHARED(float, other, 32);
 
+	s[tcc_tx()] = 1.0f;
+	tcc_barrier();
 	s[tcc_tx() + 1] = 1.0f; /* MARK past_shared */
+	tcc_barrier();
 	other[tcc_tx()] = 2.0f;
-	y[tcc_tx()] = other[tcc_tx()];
+	y[tcc_tx()] = other[tcc_tx()] + s[tcc_tx()];
 }
 
 TCC_KERNEL(divergent_barrier, 64)(float *y)
@@ -194,6 +192,7 @@ TCC_KERNEL(much_shared, 32)(float *y)
 	TCC_SHARED(float, more, 1024);
 
 	big[tcc_tx()] = more[tcc_tx()] = y[tcc_tx()];
+	y[tcc_tx()] = big[tcc_tx()] + more[tcc_tx()];
 }
 
 TCC_KERNEL(dynamic_shared, 64)(i32 *y)
@@ -310,12 +309,15 @@ TCC_KERNEL(mma, 32)(f32 *c, const f16 *a, const f16 *b)
 	for (i32 i = 0; i < 4; i++)
 		c[(l / 4 + 8 * (i >> 1)) * 8 + l % 4 * 2 + (i & 1)] = d[i];
 }
+#endif
+
+#if TCC_DEV_SIM
+#if tcc_warp == 32
 TCC_SIM_ENTRY(mma)
 {
 	mma(TCC_ARG(f32 *, 0), TCC_ARG(const f16 *, 1), TCC_ARG(const f16 *, 2));
 }
 #endif
-
 TCC_SIM_ENTRY(axpy)
 {
 	axpy(TCC_ARG(float *, 0), TCC_ARG(const float *, 1), TCC_ARG(f32, 2), TCC_ARG(i64, 3));
@@ -366,7 +368,6 @@ ENTRY1(divergent_shuffle)
 ENTRY1(much_shared)
 ENTRY1(wild)
 
-#if TCC_DEV_SIM
 /* The dialect's own functions, called by the host test in the place of a kernel. */
 #define HOST(name, type, expr) \
 	TCC_EXTERN_C __attribute__((visibility("default"), no_sanitize("thread"))) \
