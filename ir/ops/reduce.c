@@ -42,6 +42,23 @@ axes_mask(Build *b, Node *operand, const char *attr, int rank, bool all_if_empty
 	return true;
 }
 
+/* Half types accumulate in f32. */
+static Node *
+reduce_over(Module *m, Comb c, int n, Node *const *axes, Node *body)
+{
+	DType d = body->type->dtype;
+
+	if (dt_small(d) && (c == COMB_SUM || c == COMB_PROD))
+		return x_cast(m, d, x_reduce(m, c, n, axes, x_cast(m, DT_F32, body)));
+	return x_reduce(m, c, n, axes, body);
+}
+
+Node *
+sum_over(Module *m, int n, Node *const *axes, Node *body)
+{
+	return reduce_over(m, COMB_SUM, n, axes, body);
+}
+
 /* y[outer] = comb over the axes that are on. An axis known only at run time keeps its place in the
  * result with extent on ? 1 : dim, and is reduced over on ? dim : 1. */
 static Node *
@@ -71,10 +88,7 @@ reduce(Build *b, Comb c)
 		}
 	}
 	body = x_read(m, x, idx);
-	if (dt_small(dtype_of(x)) && (c == COMB_SUM || c == COMB_PROD))
-		body = x_cast(m, dtype_of(x), x_reduce(m, c, nred, red, x_cast(m, DT_F32, body)));
-	else
-		body = x_reduce(m, c, nred, red, body);
+	body = reduce_over(m, c, nred, red, body);
 	return t_tensor(m, nout, out, body);
 }
 
