@@ -186,6 +186,7 @@ TCC_KERNEL(divergent_shuffle, 32)(float *y)
 	y[tcc_tx()] = v;
 }
 
+#if TCC_DEV_SIM /* ptxas refuses it */
 TCC_KERNEL(much_shared, 32)(float *y)
 {
 	TCC_SHARED(float, big, 12 * 1024);
@@ -194,6 +195,7 @@ TCC_KERNEL(much_shared, 32)(float *y)
 	big[tcc_tx()] = more[tcc_tx()] = y[tcc_tx()];
 	y[tcc_tx()] = big[tcc_tx()] + more[tcc_tx()];
 }
+#endif
 
 TCC_KERNEL(dynamic_shared, 64)(i32 *y)
 {
