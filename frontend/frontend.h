@@ -141,6 +141,7 @@ struct OnnxModel {
 	OnnxFunction *function;
 	Names files;                 /* extern.c: by location */
 	Names functions;             /* check.c: by function_key */
+	Vec overridable;             /* import.c: names of the initializers that are inputs too */
 };
 
 /* Decodes, checks and inlines. NULL after errors, all of which were reported to m->diag. */
@@ -203,5 +204,50 @@ OnnxFunction *function_of(OnnxModel *, const OnnxNode *);   /* the local functio
 /* ---- inline.c ------------------------------------------------------------------------------- */
 
 bool onnx_inline(OnnxModel *);                  /* needs check; leaves no calls, nodes in order */
+
+/* ---- shapes.c ------------------------------------------------------------------------------- */
+
+/* What the command line says about inputs. */
+typedef struct ImportOptions {
+	int nshape, ndim, nfreeze;
+	const char *const *shape;    /* "x=1x3x224x224", "x=1..32x3x?x?" */
+	const char *const *dim;      /* "N=8", "N=1..64" */
+	const struct Freeze { const char *name; Node *value; } *freeze;  /* value: a constant */
+} ImportOptions;
+
+typedef struct ShapeTable ShapeTable;
+/* NULL after reporting. Each dimension name becomes one symbol. */
+ShapeTable *shapes_new(OnnxModel *, const ImportOptions *);
+/* The i-th graph input's type; NULL after reporting. */
+const Type *shapes_input(ShapeTable *, int i);
+bool is_initializer(const OnnxGraph *, const char *name);
+
+/* ---- upgrade.c ------------------------------------------------------------------------------ */
+
+/* A node on its way to graph_op: its operator's old forms become the newest one. */
+typedef struct Form {
+	OnnxModel *om;
+	Module *m;
+	const OnnxNode *node;
+	const Loc *loc;
+	const char *op;              /* may be renamed */
+	int nin, nattr, nout;
+	Node **in;                   /* room for FORM_ROOM more, NULL where left out */
+	OnnxAttr *attr;              /* likewise */
+	Node *result;                /* set where the old form is made of several nodes */
+} Form;
+enum { FORM_ROOM = 8 };
+
+bool upgrade(Form *);                           /* false after reporting */
+const char *upgraded_name(const OnnxNode *);    /* the operator's name in its newest form */
+
+/* ---- import.c ------------------------------------------------------------------------------- */
+
+/* Fills in m->main, its names and symbols. False after errors, all of which were reported. */
+bool onnx_import(OnnxModel *, const ImportOptions *);
+/* onnx_open and onnx_import; the model stays open, for its constants' sake, until onnx_close. */
+OnnxModel *onnx_load(Module *m, const char *path, const ImportOptions *);
+Node *tensor_node(OnnxModel *, const OnnxTensor *, const Loc *);   /* a constant; NULL after reporting */
+const Op *row_of(const char *domain, const char *op);              /* NULL if there is none */
 
 #endif
