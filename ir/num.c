@@ -149,6 +149,8 @@ static uint64_t to_bits(DType d, Num n)
 		memcpy(&u, &f, 4);
 		return u;
 	}
+	if (d == DT_F8E5M2 && isinf(n.f))           /* only casts saturate */
+		return n.f < 0 ? 0xfc : 0x7c;
 	if (dt_float(d))
 		return encode(d, n.f);
 	int bits = dtypes[d].bits;
