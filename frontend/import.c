@@ -449,6 +449,26 @@ static void note_missing(Import *im, const OnnxNode *n)
 	x->nodes++;
 }
 
+static bool is_constant(const OnnxNode *n)
+{
+	return !*n->domain && !strcmp(n->op, "Constant");
+}
+
+/* Within what is passed over: its operators at least can be told. */
+static void note_within(Import *im, const OnnxNode *n)
+{
+	for (int i = 0; i < n->nattr; i++)
+		for (int k = 0; n->attr[i].kind == OA_GRAPH && k < n->attr[i].n; k++) {
+			const OnnxGraph *g = n->attr[i].g[k];
+			for (int j = 0; j < g->nnode; j++) {
+				if (!is_constant(g->node[j])
+						&& !row_of(g->node[j]->domain, upgraded_name(g->node[j])))
+					note_missing(im, g->node[j]);
+				note_within(im, g->node[j]);
+			}
+		}
+}
+
 static void report_missing(Import *im)
 {
 	for (int i = 0; i < im->order.n; i++) {
@@ -458,11 +478,6 @@ static void report_missing(Import *im)
 			"%s, opset %d)%s", n->op, *n->domain ? n->domain : "ai.onnx", n->version,
 			x->nodes > 1 ? arena_printf(im->m->arena, ", in %d nodes", x->nodes) : "");
 	}
-}
-
-static bool is_constant(const OnnxNode *n)
-{
-	return !*n->domain && !strcmp(n->op, "Constant");
 }
 
 static Node *number_list(Import *im, DType d, int rank, int n, const void *values)
@@ -647,7 +662,9 @@ static void import_node(Import *im, const OnnxNode *n, Env *e)
 		poisoned = true;
 	}
 	Node *r = NULL;
-	if (!poisoned) {
+	if (poisoned) {
+		note_within(im, n);
+	} else {
 		Form f = form_of(im, n, in);
 		r = make_node(im, &f, e);
 	}

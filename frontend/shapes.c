@@ -1,7 +1,9 @@
 /*
  * Types of the graph's inputs. A dimension is a number or a symbol: one symbol for each name that
  * the model uses (its text means nothing), an own one where there is no name. A declared 0 or less
- * is "unknown", as exporters use it. --shape and --dim bound symbols or make them numbers.
+ * is "unknown", as exporters use it; only a vector of int64 (axes, sizes) declared empty is empty,
+ * for the number of its elements decides ranks. --shape and --dim bound symbols or make them
+ * numbers.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -188,11 +190,12 @@ ShapeTable *shapes_new(OnnxModel *om, const ImportOptions *opt)
 	return ok ? t : NULL;
 }
 
-/* An identifier for the printed IR: any text may be a dimension's name in a model. */
+/* An identifier for the printed IR: any text may be a dimension's name in a model. Fresh symbols
+ * are called s1, s2 ..., so no other may be. */
 static const char *symbol_name(ShapeTable *t, const char *text)
 {
 	Module *m = t->om->m;
-	char *s = arena_printf(m->arena, "%s%.60s", isdigit((unsigned char)*text) ? "d" : "", text), *to = s;
+	char *s = arena_printf(m->arena, "%.60s", text), *to = s;
 	const char *name;
 
 	for (const char *from = s; *from; from++) {
@@ -203,9 +206,11 @@ static const char *symbol_name(ShapeTable *t, const char *text)
 	while (to > s && to[-1] == '_')
 		to--;
 	*to = 0;
-	name = intern(m, *s ? s : "d");
+	if (!*s || isdigit((unsigned char)*s) || (*s == 's' && isdigit((unsigned char)s[1])))
+		s = arena_printf(m->arena, "d%s", s);
+	name = intern(m, s);
 	for (int i = 1; names_get(&t->taken, name); i++)
-		name = intern(m, arena_printf(m->arena, "%s_%d", *s ? s : "d", i));
+		name = intern(m, arena_printf(m->arena, "%s_%d", s, i));
 	names_put(m, &t->taken, name, t);
 	return name;
 }
@@ -217,12 +222,17 @@ static Node *size_expr(ShapeTable *t, Range r, const char *name)
 	return x_sym(t->om->m, symbol_name(t, name), r.lo, r.hi);
 }
 
+static bool is_int64_vector(const OnnxType *t)
+{
+	return t->elem == dtypes[DT_I64].onnx && t->rank == 1;
+}
+
 static Node *axis_expr(ShapeTable *t, int input, int axis)
 {
 	const Input *in = &t->input[input];
 	const OnnxDim *d = in->dims ? &in->dims[axis] : NULL;
 
-	if (d && d->value > 0)
+	if (d && (d->value > 0 || (d->value == 0 && is_int64_vector(t->om->graph->in[input].type))))
 		return x_idx(t->om->m, d->value);
 	if (d && *d->param) {
 		Dim *dim = dim_of_param(t, d->param);

@@ -149,9 +149,13 @@ static const Attr *int_attr(Form *f, const char *name, int64_t v)
 	return attrs_add(f->m, NULL, (Attr){ .name = name, .kind = A_INT, .i = v });
 }
 
-static Node *shape_of(Form *f, const Node *x)
+/* A vector of sizes, known wherever the sizes are. */
+static Node *sizes(Form *f, int n, Node *const *e)
 {
-	return t_exprs(f->m, DT_I64, rank_of(x), x->type->dims);
+	Node *t = t_exprs(f->m, DT_I64, n, e);
+
+	infer_elems(f->m, t);
+	return t;
 }
 
 /* x with extents of 1 after its dimensions. */
@@ -305,7 +309,7 @@ static bool tile_repeats(Form *f)
 		r[i] = x_select(f->m, x_or(f->m, x_eq(f->m, a[0], x_idx(f->m, i)),
 			x_eq(f->m, a[0], x_idx(f->m, i - rank_of(x)))), t[0], x_idx(f->m, 1));
 	f->nin = 2;
-	f->in[1] = t_exprs(f->m, DT_I64, rank_of(x), r);
+	f->in[1] = sizes(f, rank_of(x), r);
 	return true;
 }
 
@@ -326,7 +330,7 @@ static bool coerce_rows(Form *f)
 		return true;
 	y = MAKE(f, "Flatten", int_attr(f, "axis", axis), x);
 	y = MAKE(f, f->op, int_attr(f, "axis", -1), y);
-	f->result = MAKE(f, "Reshape", NULL, y, shape_of(f, x));
+	f->result = MAKE(f, "Reshape", NULL, y, sizes(f, rank_of(x), x->type->dims));
 	return f->result != NULL;
 }
 
@@ -397,7 +401,7 @@ static bool groupnorm_channels(Form *f)
 	for (int i = 1; i <= 2; i++) {
 		Node *v = input(f, i);
 		v = MAKE(f, "Unsqueeze", NULL, v, t_ints(m, 1, (int64_t[]){ 1 }));
-		v = MAKE(f, "Expand", NULL, v, t_exprs(m, DT_I64, 2, (Node *[]){ groups, per }));
+		v = MAKE(f, "Expand", NULL, v, sizes(f, 2, (Node *[]){ groups, per }));
 		v = MAKE(f, "Reshape", NULL, v, t_ints(m, 1, (int64_t[]){ -1 }));
 		if (!v)
 			return f->om->diag->errors || invalid(f, "an operand is missing");

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/frontend/wire.h"
+#include "tests/frontend/models.h"
 
 static Diag diag;
 static Module *mod;
@@ -33,51 +33,6 @@ static void expect(const Msg *m, int code, const char *text)
 	ck_assert_ptr_null(read_model(m, NULL));
 	ck_assert_msg(strstr(diag.first, text), "got: %s", diag.first);
 	ck_assert_int_eq(diag.code, code);
-}
-
-static void put_value(Msg *g, int field, const char *name)
-{
-	Msg v = { 0 };
-
-	put_str(&v, 1, name);
-	put_msg(g, field, &v);
-}
-
-/* "Op in in > out out" */
-static Msg node(const char *text)
-{
-	Msg n = { 0 };
-	char copy[256], *save, *word;
-	int field = 4;
-
-	snprintf(copy, sizeof copy, "%s", text);
-	for (word = strtok_r(copy, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
-		if (!strcmp(word, ">")) {
-			field = 2;
-			continue;
-		}
-		put_str(&n, field, strcmp(word, "-") ? word : "");
-		field = field == 4 ? 1 : field;
-	}
-	return n;
-}
-
-static void put_node(Msg *g, const char *text)
-{
-	Msg n = node(text);
-
-	put_msg(g, 1, &n);
-}
-
-static Msg model(const Msg *graph)
-{
-	Msg m = { 0 }, set = { 0 };
-
-	put_int(&m, 1, 8);
-	put_int(&set, 2, 17);
-	put_msg(&m, 8, &set);
-	put_msg(&m, 7, graph);
-	return m;
 }
 
 /* x -> nodes -> y */

@@ -3,6 +3,7 @@
 #define TEST_WIRE_H
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct Msg { size_t n; uint8_t b[1 << 16]; } Msg;
