@@ -15,10 +15,19 @@ storage_set_order(Sched *s, Storage *st, const int *order)
 	int i, rank = rank_of(st->tensor);
 
 	memcpy(st->order, order, sizeof *order * (size_t)rank);
+	if (st->block)                           /* the last dimension counts within its block */
+		n = x_idx(s->m, st->block);
 	for (i = rank; i-- > 0;) {
+		if (st->block && i == rank - 1) {
+			st->stride[order[i]] = x_idx(s->m, 1);
+			continue;
+		}
 		st->stride[order[i]] = n;
 		n = x_mul(s->m, n, dim_of(st->tensor, order[i]));
 	}
+	st->panel = n;
+	if (st->block)
+		n = x_mul(s->m, n, x_ceildiv(s->m, dim_of(st->tensor, order[rank - 1]), x_idx(s->m, st->block)));
 	st->count = n;
 }
 
@@ -76,12 +85,19 @@ Node *
 kb_address(KB *kb, Node *t, Node *const *idx)
 {
 	Storage *st = storage_of(kb->s, t);
-	Node *a = x_idx(kb->m, 0);
+	Node *a = x_idx(kb->m, 0), *e, *b;
 	int i;
 
-	for (i = 0; i < rank_of(t); i++)
-		if (!is_intv(dim_of(t, i), 1))
-			a = x_add(kb->m, a, x_mul(kb->m, x_cast(kb->m, DT_INDEX, idx[i]), st->stride[i]));
+	for (i = 0; i < rank_of(t); i++) {
+		if (is_intv(dim_of(t, i), 1))
+			continue;
+		e = x_cast(kb->m, DT_INDEX, idx[i]);
+		if (st->block && i == st->order[rank_of(t) - 1]) {
+			b = x_idx(kb->m, st->block);
+			a = x_add(kb->m, a, x_add(kb->m, x_mul(kb->m, x_fdiv(kb->m, e, b), st->panel), x_mod(kb->m, e, b)));
+		} else
+			a = x_add(kb->m, a, x_mul(kb->m, e, st->stride[i]));
+	}
 	return a;
 }
 

@@ -14,7 +14,10 @@ typedef struct Storage {
 	int id;                /* of its PlanBuf */
 	int order[MAX_RANK];   /* order[rank-1] is the contiguous dimension */
 	Node *stride[MAX_RANK]; /* elements, per dimension */
-	Node *count;           /* elements in all */
+	int block;             /* > 0: the contiguous dimension in blocks of so many (zero-padded), the block
+	                        * number being the slowest: [N/block][...][block]; constants only */
+	Node *panel;           /* elements of a block of columns */
+	Node *count;           /* elements in all, padding included */
 } Storage;
 
 /* Tensors computed by one kernel over shared outer axes: member 0 .. n-1 in order. The first
@@ -53,6 +56,17 @@ typedef struct KB {
 /* A member's value inside the kernel: a scalar per outer point, or a private buffer of its inner axes. */
 typedef struct Local { Node *value; Node *buffer; int skip; } Local;
 
+/*
+ * A sum of products seen as result[.., m, .., n] = sum a[.., m, red] * b[n, red]: n is an axis of the
+ * result that only b reads (the lanes), red the summed axes in the order of the loops, the last one
+ * moving fastest. a and b are reads, or casts of reads.
+ */
+typedef struct Contraction {
+	Node *reduce, *a, *b, *ea, *eb;   /* ea, eb: the factors as expressions around the reads */
+	Node *n; int nred; Node *red[MAX_RANK];
+	int nr, mr;            /* register tile: columns, rows */
+} Contraction;
+
 /* ---- loops.c -------------------------------------------------------------------------------- */
 
 Storage *storage_of(Sched *, Node *tensor);              /* made row-major on first use */
@@ -71,12 +85,20 @@ int lanes_of(const Sched *, DType);                       /* of a full vector */
 Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step of the axis, NULL if not linear */
 DType widest_type(Node *body);
 
+/* ---- layout.c --------------------------------------------------------------------------------- */
+
+void choose_layouts(Sched *, Vec groups);
+
 /* ---- cpu.c, contract.c, gpu.c ----------------------------------------------------------------- */
 
 Kernel *schedule_cpu(Sched *, Group *);
 Kernel *contract_cpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
 Kernel *scatter_kernel(Sched *, Node *scatter);
 Kernel *schedule_gpu(Sched *, Group *);
+
+/* Has the sum of products operands that are read again and again (a matrix product, a convolution)? */
+bool contraction_reuse(Node *tensor, Node *reduce);
+bool contraction_of(Sched *, Node *tensor, Contraction *);
 
 /* ---- group.c ------------------------------------------------------------------------------------ */
 

@@ -1,0 +1,440 @@
+/*
+ * CPU schedule of the class contract: sums of products with reuse (matrix product, convolution,
+ * einsum) in register tiles.
+ *
+ * A tile is MR rows (along one axis m that only the first factor reads) by NR columns (vectors along
+ * the axis n that only the second one reads). Per step of the summed axes NR/lanes vectors of b are
+ * loaded and each of MR values of a, broadcast, is multiplied into them: MR*NR/lanes independent
+ * accumulators hide the latency of the multiply-adds (BLIS's model: at least ports * latency), and
+ * MR*NR/lanes + NR/lanes + 1 must fit the registers. Constant b is stored in blocks of NR columns in
+ * the order in which the loops read it (layout.c), so that it streams. All that follows the sum in
+ * the definition (bias, activation, residual) is applied to the tile in registers.
+ *
+ * Rows: the last tile is moved back to end at the last row where there are at least MR rows (some
+ * rows are then computed twice, with equal results); with fewer, one row at a time. Columns past
+ * the end are computed from padding or masked, and not stored.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+static Node *
+factor_read(Node *e)
+{
+	while (e->code == O_CAST)
+		e = e->in[0];
+	return e->code == O_READ ? e : NULL;
+}
+
+/* Axes of the tensor with extent that the factor does not depend on. */
+static int
+free_axes(Node *t, Node *factor, Node **axes)
+{
+	int i, n = 0;
+
+	for (i = 0; i + 1 < t->nin; i++)
+		if (!is_intv(t->in[i]->in[0], 1) && !contains(factor, t->in[i]))
+			axes[n++] = t->in[i];
+	return n;
+}
+
+bool
+contraction_reuse(Node *t, Node *red)
+{
+	Node *mul = red->in[red->nin - 1], *x[MAX_RANK];
+
+	return mul->code == O_MUL && factor_read(mul->in[0]) && factor_read(mul->in[1])
+		&& free_axes(t, mul->in[0], x) && free_axes(t, mul->in[1], x);
+}
+
+static int64_t
+const_or(const Node *e, int64_t other)
+{
+	int64_t v;
+
+	return is_int(e, &v) ? v : other;
+}
+
+/* The tile for n columns and m rows: fewest padded columns, then most rows. */
+static void
+tile_for(Sched *s, DType d, int64_t n, int64_t m, int *nr, int *mr)
+{
+	int lanes = lanes_of(s, d), regs = s->mach->vector_regs ? s->mach->vector_regs : 16, v, rows, best_v = 1;
+	double score, best = -1;
+
+	for (v = 1; v <= 4; v++) {
+		rows = (regs - v - 1) / v;
+		if (rows < 2)
+			continue;
+		rows = rows > 14 ? 14 : rows;
+		score = (double)n / (double)((n + v * lanes - 1) / (v * lanes) * (v * lanes));
+		score *= (double)(rows * v) / (double)(rows + v);   /* multiply-adds a load */
+		if (v * rows < 8)
+			score *= 0.5;
+		if (score > best) {
+			best = score;
+			best_v = v;
+		}
+	}
+	rows = (regs - best_v - 1) / best_v;
+	if (rows > 14)
+		rows = 14;
+	if (m > 0) {                             /* equal parts */
+		int64_t parts = (m + rows - 1) / rows;
+		rows = (int)((m + parts - 1) / parts);
+	}
+	*nr = best_v * lanes;
+	*mr = rows;
+}
+
+static bool
+orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
+{
+	Node *fa[MAX_RANK], *fb[MAX_RANK], *best = NULL;
+	Storage *st = storage_of(s, t);
+	int na = free_axes(t, ea, fa), i, k;
+
+	free_axes(t, eb, fb);
+	c->ea = ea;
+	c->eb = eb;
+	c->a = factor_read(ea);
+	c->b = factor_read(eb);
+	for (i = 0; i < na; i++)                 /* n: plain in b, longest */
+		for (k = 1; k < c->b->nin; k++)
+			if (c->b->in[k] == fa[i] && (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
+				best = fa[i];
+	(void)st;
+	c->n = best;
+	return best != NULL;
+}
+
+/* How well is the orientation: a constant b, contiguous along n, many columns. */
+static double
+merit(Contraction *c)
+{
+	double v = (double)const_or(c->n->in[0], 64);
+
+	if (v > 64)
+		v = 64;
+	if (definition(c->b->in[0])->code == O_CONST)
+		v += 200;
+	if (c->b->in[c->b->nin - 1] == c->n)
+		v += 50;
+	return v;
+}
+
+static int
+stride_rank(const Contraction *c, const Node *axis)
+{
+	int i;
+
+	for (i = 1; i < c->a->nin; i++)
+		if (c->a->in[i] == axis)
+			return 100;                      /* plain: channels, innermost */
+	for (i = 1; i < c->a->nin; i++)
+		if (contains(c->a->in[i], axis))
+			return i;
+	return 0;
+}
+
+bool
+contraction_of(Sched *s, Node *t, Contraction *out)
+{
+	Node **list, *red = NULL, *mul;
+	Contraction c[2] = {{0}};
+	bool ok[2], other = false;
+	int i, k, n;
+	int64_t m = 0;
+
+	if (t->code != O_TENSOR)
+		return false;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER) {
+			if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && !red && contraction_reuse(t, list[i]))
+				red = list[i];
+			else
+				other = true;
+		}
+	free(list);
+	if (!red || other)
+		return false;
+	mul = red->in[red->nin - 1];
+	ok[0] = orient(s, t, &c[0], mul->in[0], mul->in[1]);
+	ok[1] = orient(s, t, &c[1], mul->in[1], mul->in[0]);
+	if (!ok[0] && !ok[1])
+		return false;
+	i = !ok[0] || (ok[1] && merit(&c[1]) > merit(&c[0]));
+	*out = c[i];
+	out->reduce = red;
+	for (k = 0; k + 1 < red->nin; k++) {     /* insertion by how a walks them */
+		for (i = out->nred; i > 0 && stride_rank(out, out->red[i - 1]) > stride_rank(out, red->in[k]); i--)
+			out->red[i] = out->red[i - 1];
+		out->red[i] = red->in[k];
+		out->nred++;
+	}
+	for (k = 0; k + 1 < t->nin; k++)
+		if (contains(out->ea, t->in[k]) && !contains(out->eb, t->in[k]))
+			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
+	tile_for(s, red->type->dtype, const_or(out->n->in[0], 64), m, &out->nr, &out->mr);
+	return true;
+}
+
+/* ---- emission ------------------------------------------------------------------------------------------- */
+
+typedef struct Tile {
+	KB *kb;
+	Contraction *c;
+	Node *t;
+	Node *body;
+	Node *idx[MAX_RANK];   /* of the result, axes n and m still symbolic */
+	Node *m;               /* the row axis, or NULL */
+	Node *m0, *n0;         /* first row and column of the tile */
+	int rows, lanes, vecs;
+	bool mask;             /* columns may end inside the tile */
+	Node *acc;
+} Tile;
+
+static Node *
+at(Tile *t, Node *e, Node *row, Node *col)
+{
+	Map map = {0};
+
+	map_put(&map, t->c->n, col);
+	if (t->m)
+		map_put(&map, t->m, row);
+	e = subst(t->kb->m, e, &map, false);
+	map_free(&map);
+	return e;
+}
+
+static Node *
+row_at(Tile *t, Node *i)
+{
+	return t->m ? x_add(t->kb->m, t->m0, i) : i;
+}
+
+static Node *
+col_at(Tile *t, Node *j, Node *v)
+{
+	Module *m = t->kb->m;
+
+	return x_add(m, t->n0, x_add(m, x_muli(m, j, t->lanes), v));
+}
+
+static void
+clear(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
+
+	l_store(m, rv, t->acc, 3, (Node *[]){i, j, v}, x_int(m, t->acc->type->dtype, 0));
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
+/* acc[i][j][v] += a(row i) * b(column j, v) */
+static void
+step(Tile *t, Region *r, Node *ea, Node *eb)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
+	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *a, *in[3], *idx[3] = {i, j, v};
+
+	if (t->mask && definition(t->c->b->in[0])->code != O_CONST)
+		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
+	t->kb->in_vector = t->lanes;
+	in[1] = l_let(m, rv, kb_emit(t->kb, rv, b));
+	a = at(t, ea, row_at(t, i), NULL);
+	in[0] = kb_emit(t->kb, ri, a);
+	in[2] = l_load(m, t->acc, 3, idx);
+	a = dt_float(in[0]->type->dtype) ? x_op(m, O_MULADD, 3, in, in[0]->type->dtype)
+		: x_add(m, in[2], x_mul(m, in[0], in[1]));
+	l_store(m, ri, t->acc, 3, idx, a);
+	t->kb->in_vector = 0;
+	l_for(m, rv, F_UNROLL, i, ri);
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, r, F_UNROLL, j, rj);
+}
+
+static void
+finish(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL), *in = rv;
+	Node *col = col_at(t, j, v), *row = row_at(t, i), *sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
+	Map map = {0};
+	Node *e;
+	int d;
+
+	if (t->mask)
+		in = region_new(m, NULL);
+	map_put(&map, t->c->reduce, sum);
+	e = subst(m, t->body, &map, false);
+	map_free(&map);
+	t->kb->in_vector = t->lanes;
+	e = kb_emit(t->kb, in, at(t, e, row, col));
+	for (d = 0; d < rank_of(t->t); d++)
+		idx[d] = at(t, t->idx[d], row, col);
+	kb_store(t->kb, in, t->t, idx, e);
+	t->kb->in_vector = 0;
+	if (t->mask)
+		l_when(m, rv, x_lt(m, col, t->c->n->in[0]), in, NULL);
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
+static void
+tile(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Contraction *c = t->c;
+	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea, *eb = c->eb, *axis;
+	Region *in = r, *q;
+	int i;
+
+	t->acc = l_alloc(m, r, l_buffer(m, "tile", c->reduce->type->dtype, SP_REG, 3, ext));
+	clear(t, r);
+	for (i = 0; i < c->nred; i++) {
+		axis = x_axis(m, kb_emit(t->kb, in, c->red[i]->in[0]));
+		ea = subst1(m, ea, c->red[i], axis);
+		eb = subst1(m, eb, c->red[i], axis);
+		q = region_new(m, NULL);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
+	}
+	step(t, in, ea, eb);
+	finish(t, r);
+}
+
+/* The tile with and without masks, as the columns allow. */
+static void
+columns(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *n = t->c->n->in[0], *end = x_addi(m, t->n0, t->vecs * t->lanes), *full = x_le(m, end, n);
+	Region *a, *b;
+
+	if (is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || is_intv(full, 1)) {
+		t->mask = false;
+		tile(t, r);
+		return;
+	}
+	a = region_new(m, NULL), b = region_new(m, NULL);
+	t->mask = false;
+	tile(t, a);
+	t->mask = true;
+	tile(t, b);
+	l_when(m, r, full, a, b);
+}
+
+static void
+rows(Tile *t, Region *r, Node *mt, Node *extent)
+{
+	Module *m = t->kb->m;
+	int mr = t->c->mr;
+	Region *few, *many, *q;
+	Node *i;
+	int64_t v;
+
+	if (!t->m) {
+		t->rows = 1;
+		columns(t, r);
+		return;
+	}
+	if (is_int(extent, &v) && v >= mr) {
+		t->rows = mr;
+		t->m0 = v % mr == 0 ? x_muli(m, mt, mr) : l_let(m, r, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
+		columns(t, r);
+		return;
+	}
+	many = region_new(m, NULL), few = region_new(m, NULL);
+	t->rows = mr;
+	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
+	columns(t, many);
+	q = region_new(m, NULL);
+	i = x_axis(m, extent);
+	t->rows = 1;
+	t->m0 = i;
+	columns(t, q);
+	l_for(m, few, F_SERIAL, i, q);
+	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
+}
+
+Kernel *
+contract_cpu(Sched *s, Group *g)
+{
+	Contraction c;
+	Node *t = g->members[0], *p, *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2], *digit[MAX_RANK + 2], *mt = NULL;
+	Module *m = s->m;
+	KB kb;
+	Tile tl = {0};
+	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
+	Storage *st;
+	Node *outer[MAX_RANK], *mext = NULL;
+	Map map = {0};
+	int i, d, nouter = 0, n = 0;
+	double flops = 2;
+
+	if (!contraction_of(s, t, &c))
+		return NULL;
+	kb = kb_new(s, g->loc);
+	st = storage_of(s, t);
+	tl = (Tile){.kb = &kb, .c = &c, .t = t, .body = t->in[t->nin - 1], .lanes = lanes_of(s, c.reduce->type->dtype)};
+	tl.vecs = c.nr / tl.lanes;
+	/* the row axis: the fastest of those that only a reads */
+	for (i = rank_of(t); i-- > 0;) {
+		Node *ax = t->in[st->order[i]];
+		if (!tl.m && ax != c.n && !is_intv(ax->in[0], 1) && contains(c.ea, ax) && !contains(c.eb, ax))
+			tl.m = ax;
+	}
+	for (i = 0; i < rank_of(t); i++) {
+		Node *ax = t->in[st->order[i]];
+		if (ax != c.n && ax != tl.m && !is_intv(ax->in[0], 1))
+			outer[nouter++] = ax;
+	}
+	ext[n++] = x_ceildiv(m, c.n->in[0], x_idx(m, c.nr));
+	for (i = 0; i < nouter; i++)
+		ext[n++] = outer[i]->in[0];
+	if (tl.m) {
+		mext = tl.m->in[0];
+		if (const_or(mext, c.mr) < c.mr)
+			c.mr = (int)const_or(mext, 1);
+		ext[n++] = x_ceildiv(m, mext, x_idx(m, c.mr));
+	}
+	for (i = 0; i < n; i++)
+		units = x_mul(m, units, ext[i]);
+	p = rest = x_axis(m, units);
+	for (i = n; i-- > 0;) {
+		digit[i] = l_let(m, in, i ? x_mod(m, rest, ext[i]) : rest);
+		rest = x_fdiv(m, rest, ext[i]);
+	}
+	tl.n0 = x_muli(m, digit[0], c.nr);
+	if (tl.m)
+		mt = digit[n - 1];
+	for (i = 0; i < nouter; i++)
+		map_put(&map, outer[i], digit[i + 1]);
+	for (i = 0; i + 1 < t->nin; i++)
+		if (is_intv(t->in[i]->in[0], 1))
+			map_put(&map, t->in[i], x_idx(m, 0));
+	for (d = 0; d < rank_of(t); d++)
+		tl.idx[d] = map_get(&map, t->in[d]) ? map_get(&map, t->in[d]) : t->in[d];
+	tl.body = subst(m, tl.body, &map, false);
+	c.reduce = subst(m, c.reduce, &map, false);
+	c.ea = subst(m, c.ea, &map, false);
+	c.eb = subst(m, c.eb, &map, false);
+	map_free(&map);
+	rows(&tl, in, mt, mext);
+	for (i = 0; i < c.nred; i++)
+		flops *= (double)const_or(c.red[i]->in[0], 128);
+	kb.k->flops = flops * c.mr * c.nr / 8;
+	kb.k->grid[0] = units;
+	kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
+	l_for(m, body, F_PARALLEL, p, in);
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]", c.mr, c.nr));
+}

@@ -1,0 +1,460 @@
+/*
+ * CPU schedules of the classes map and row.
+ *
+ * map: the axes in the order of the result's storage; neighbours that every address walks as one
+ * are merged; the innermost becomes vectors, the rest is split over threads.
+ * row: one parallel loop over the shared outer axes; the members one after another, their rows in
+ * registers or in private memory; reductions along contiguous axes in lanes (loops.c).
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+enum { BLOCK = 2048, MAX_STACK = 1 << 18 };
+
+/* ---- merging axes -------------------------------------------------------------------------------- */
+
+typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
+
+static Node *
+without_reads(Module *m, Node *e)
+{
+	Node **list;
+	Map map = {0};
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ)
+			map_put(&map, list[i], x_num(m, list[i]->type->dtype, (Num){0}));
+	free(list);
+	e = subst(m, e, &map, false);
+	map_free(&map);
+	return e;
+}
+
+static bool
+walks_as_one(Module *m, Node *addr, Node *outer, Node *inner)
+{
+	Node *co, *ci, *r;
+
+	return linear_in(m, addr, outer, &co, &r) && linear_in(m, addr, inner, &ci, &r)
+		&& co == x_mul(m, ci, inner->in[0]);
+}
+
+static bool
+mergeable(KB *kb, Nest *nest, int k)
+{
+	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], *rest = without_reads(kb->m, nest->body), **list;
+	int i, j, n;
+	bool ok;
+
+	if (contains(rest, outer) || contains(rest, inner))
+		return false;
+	ok = walks_as_one(kb->m, kb_address(kb, nest->out, nest->out_idx), outer, inner);
+	list = topo_scalar(nest->body, &n);
+	for (i = 0; i < n && ok; i++)
+		if (list[i]->code == O_READ) {
+			ok = walks_as_one(kb->m, kb_address(kb, list[i]->in[0], list[i]->in + 1), outer, inner);
+			for (j = 1; j < list[i]->nin && ok; j++)   /* x_read would fold an index of a dim of 1 */
+				ok = !is_intv(dim_of(list[i]->in[0], j - 1), 1) || !contains(list[i]->in[j], inner);
+		} else if (list[i]->code == O_REDUCE || list[i]->code == O_ITER)
+			for (j = 0; j < list[i]->nin - 1 && ok; j++)
+				ok = list[i]->in[j]->code != O_AXIS || (!contains(list[i]->in[j]->in[0], outer)
+					&& !contains(list[i]->in[j]->in[0], inner));
+	free(list);
+	return ok;
+}
+
+static void
+merge(KB *kb, Nest *nest, int k)
+{
+	Module *m = kb->m;
+	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], *f = x_axis(m, x_mul(m, outer->in[0], inner->in[0]));
+	Map map = {0};
+	int i;
+
+	map_put(&map, outer, x_idx(m, 0));
+	map_put(&map, inner, f);
+	nest->body = subst(m, nest->body, &map, false);
+	for (i = 0; i < rank_of(nest->out); i++)
+		nest->out_idx[i] = subst(m, nest->out_idx[i], &map, false);
+	map_free(&map);
+	nest->axis[k] = f;
+	for (i = k + 1; i + 1 < nest->n; i++)
+		nest->axis[i] = nest->axis[i + 1];
+	nest->n--;
+}
+
+/* Axes of extent 1 vanish, the others stand in the order of the result's storage and merge. */
+static Nest
+nest_of(KB *kb, Node *t)
+{
+	Storage *st = storage_of(kb->s, t);
+	Nest nest = {.out = t, .body = t->in[t->nin - 1]};
+	Map map = {0};
+	int i, d;
+
+	for (i = 0; i < rank_of(t); i++) {
+		d = st->order[i];
+		if (is_intv(dim_of(t, d), 1))
+			map_put(&map, t->in[d], x_idx(kb->m, 0));
+		else
+			nest.axis[nest.n++] = t->in[d];
+		nest.out_idx[d] = is_intv(dim_of(t, d), 1) ? x_idx(kb->m, 0) : t->in[d];
+	}
+	nest.body = subst(kb->m, nest.body, &map, false);
+	map_free(&map);
+	for (i = nest.n - 2; i >= 0; i--)
+		if (mergeable(kb, &nest, i))
+			merge(kb, &nest, i);
+	return nest;
+}
+
+/* ---- map --------------------------------------------------------------------------------------------- */
+
+typedef struct MapCtx { Nest *nest; Node *axis; } MapCtx;
+
+static void
+map_body(KB *kb, Region *r, Node *i, void *ctx)
+{
+	MapCtx *c = ctx;
+	Nest *nest = c->nest;
+	Node *idx[MAX_RANK], *body = c->axis ? subst1(kb->m, nest->body, c->axis, i) : nest->body;
+	int d;
+
+	for (d = 0; d < rank_of(nest->out); d++)
+		idx[d] = c->axis ? subst1(kb->m, nest->out_idx[d], c->axis, i) : nest->out_idx[d];
+	kb_store(kb, r, nest->out, idx, kb_emit(kb, r, body));
+}
+
+/* Replaces the axes by the digits of p. */
+static Node *
+decode(KB *kb, Nest *nest, int n, Node *p)
+{
+	Module *m = kb->m;
+	Map map = {0};
+	Node *rest = p, *ext;
+	int i, d;
+
+	for (i = n; i-- > 0;) {
+		ext = nest->axis[i]->in[0];
+		map_put(&map, nest->axis[i], i ? x_mod(m, rest, ext) : rest);
+		rest = x_fdiv(m, rest, ext);
+	}
+	nest->body = subst(m, nest->body, &map, false);
+	for (d = 0; d < rank_of(nest->out); d++)
+		nest->out_idx[d] = subst(m, nest->out_idx[d], &map, false);
+	map_free(&map);
+	return p;
+}
+
+static Node *
+extent_product(Module *m, Nest *nest, int n)
+{
+	Node *e = x_idx(m, 1);
+	int i;
+
+	for (i = 0; i < n; i++)
+		e = x_mul(m, e, nest->axis[i]->in[0]);
+	return e;
+}
+
+static bool
+has_code(Node *e, OpCode a, OpCode b)
+{
+	Node **list;
+	int i, n;
+	bool yes = false;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && !yes; i++)
+		yes = list[i]->code == a || list[i]->code == b;
+	free(list);
+	return yes;
+}
+
+/* The extent of loops in a body, for the cost of one element. */
+static double
+loop_trips(Node *e)
+{
+	Node **list;
+	double trips = 1, t;
+	int64_t d;
+	int i, k, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_REDUCE && list[i]->code != O_ITER)
+			continue;
+		t = 1;
+		for (k = 0; k < list[i]->nin - 1; k++)
+			if (list[i]->in[k]->code == O_AXIS)
+				t *= is_int(list[i]->in[k]->in[0], &d) ? (double)d : 128;
+		trips = t > trips ? t : trips;
+	}
+	free(list);
+	return trips;
+}
+
+static double
+element_cost(Node *body)
+{
+	bool loop;
+
+	return body_cost(body, &loop) * loop_trips(body) / 4 + 0.25;
+}
+
+static double
+const_or(const Node *e, double other)
+{
+	int64_t v;
+
+	return is_int(e, &v) ? (double)v : other;
+}
+
+/* Does a reduction of the body read along a contiguous axis while the last axis does not? */
+static bool
+wants_rows(KB *kb, Nest *nest)
+{
+	Node **list, *last = nest->n ? nest->axis[nest->n - 1] : NULL, *red, *c;
+	int i, n, rows = 0, cols = 0;
+
+	list = topo_scalar(nest->body, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE) {
+			red = list[i]->in[list[i]->nin - 2];
+			for (int j = 0; j < n; j++) {
+				if (list[j]->code != O_READ || !contains(list[j], red))
+					continue;
+				c = elem_stride(kb, list[j], red);
+				rows += c && is_intv(c, 1) && const_or(red->in[0], 64) >= 8;
+				c = last ? elem_stride(kb, list[j], last) : NULL;
+				cols += c && (is_intv(c, 1) || is_intv(c, 0));
+			}
+		}
+	free(list);
+	return rows > cols;
+}
+
+static Kernel *
+schedule_map(Sched *s, Group *g)
+{
+	KB kb = kb_new(s, g->loc);
+	Module *m = s->m;
+	Nest nest = nest_of(&kb, g->members[0]);
+	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
+	Node *p, *ext, *axis, *inner, *total;
+	int w = has_code(nest.body, O_ITER, O_ITER) ? 1 : lanes_of(s, widest_type(nest.body));
+	bool rows = wants_rows(&kb, &nest);
+	double cost = element_cost(nest.body), units;
+	MapCtx c = {.nest = &nest};
+	int64_t e;
+
+	if (nest.n == 0 || rows) {
+		ext = extent_product(m, &nest, nest.n);
+		p = x_axis(m, ext);
+		decode(&kb, &nest, nest.n, p);
+		map_body(&kb, in, NULL, &c);
+		kb.k->flops = cost;
+	} else {
+		axis = nest.axis[nest.n - 1];
+		inner = axis->in[0];
+		nest.n--;
+		ext = extent_product(m, &nest, nest.n);
+		if (!is_int(inner, &e) || e > 2 * BLOCK) {     /* long rows: blocks of them */
+			Node *nb = x_ceildiv(m, inner, x_idx(m, BLOCK)), *blk, *base, *len;
+			total = x_mul(m, ext, nb);
+			p = x_axis(m, total);
+			blk = nest.n ? x_mod(m, p, nb) : p;
+			decode(&kb, &nest, nest.n, nest.n ? x_fdiv(m, p, nb) : p);
+			base = l_let(m, in, x_muli(m, blk, BLOCK));
+			len = l_let(m, in, x_min(m, x_idx(m, BLOCK), x_sub(m, inner, base)));
+			len->lo = 0;
+			len->hi = BLOCK;
+			c.axis = axis;
+			nest.body = subst1(m, nest.body, axis, x_add(m, axis, base));
+			for (int d = 0; d < rank_of(nest.out); d++)
+				nest.out_idx[d] = subst1(m, nest.out_idx[d], axis, x_add(m, axis, base));
+			vector_loop(&kb, in, len, w, map_body, &c);
+			ext = total;
+			units = BLOCK;
+		} else {
+			p = x_axis(m, ext);
+			decode(&kb, &nest, nest.n, p);
+			c.axis = axis;
+			vector_loop(&kb, in, inner, w, map_body, &c);
+			units = (double)e;
+		}
+		kb.k->flops = cost * units;
+	}
+	kb.k->grid[0] = ext;
+	kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
+	l_for(m, body, F_PARALLEL, p, in);
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=%s, lanes=%d", rows ? "row" : "map", w));
+}
+
+/* ---- row ----------------------------------------------------------------------------------------------- */
+
+typedef struct RowCtx { Node *t, *body, **idx, *axis; int last; Local *local; bool global; } RowCtx;
+
+static void
+row_body(KB *kb, Region *r, Node *i, void *ctx)
+{
+	RowCtx *c = ctx;
+	Node *idx[MAX_RANK], *v = kb_emit(kb, r, subst1(kb->m, c->body, c->axis, i));
+
+	memcpy(idx, c->idx, sizeof *idx * (size_t)rank_of(c->t));
+	idx[c->last] = i;
+	if (c->local && c->local->buffer)
+		l_store(kb->m, r, c->local->buffer, rank_of(c->t) - c->local->skip, idx + c->local->skip,
+			legalize(kb->m, to_storage(kb->m, v)));
+	if (c->global)
+		kb_store(kb, r, c->t, idx, v);
+}
+
+/* A member's loops over its inner axes. */
+static void
+row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, int64_t *stack)
+{
+	Module *m = kb->m;
+	Map map = {0};
+	Node *idx[MAX_RANK], *body, *v, *axis;
+	Local *l = NULL;
+	int64_t size = dtypes[storage_type(dtype_of(t))].bits / 8, e;
+	int i, last = rank_of(t) - 1, w;
+	Region *in = r, *q;
+	RowCtx c;
+	bool fixed = true;
+
+	for (i = 0; i < nouter; i++) {
+		idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(m, 0) : shared[i];
+		map_put(&map, t->in[i], idx[i]);
+	}
+	body = subst(m, t->in[t->nin - 1], &map, false);
+	map_free(&map);
+	for (i = nouter; i < rank_of(t); i++) {
+		fixed &= is_int(dim_of(t, i), &e);
+		size = fixed ? sat_mul(size, e) : size;
+	}
+	if (rank_of(t) == nouter) {
+		v = l_let(m, r, kb_emit(kb, r, body));
+		if (!local)
+			kb_store(kb, r, t, idx, v);
+		l = NEW(m, Local);
+		l->value = v;
+		map_put(&kb->local, t, l);
+		return;
+	}
+	if (local && fixed && *stack + size <= MAX_STACK) {
+		l = NEW(m, Local);
+		l->skip = nouter;
+		l->buffer = l_alloc(m, r, l_buffer(m, "row", storage_type(dtype_of(t)), SP_STACK, rank_of(t) - nouter,
+			t->type->dims + nouter));
+		*stack += (size + 63) / 64 * 64;
+	}
+	for (i = nouter; i < last; i++) {
+		if (is_intv(dim_of(t, i), 1)) {
+			idx[i] = x_idx(m, 0);
+			body = subst1(m, body, t->in[i], idx[i]);
+			continue;
+		}
+		axis = x_axis(m, dim_of(t, i));
+		body = subst1(m, body, t->in[i], axis);
+		idx[i] = axis;
+		q = region_new(m, NULL);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
+	}
+	w = has_code(body, O_ITER, O_ITER) ? 1 : lanes_of(kb->s, widest_type(body));
+	c = (RowCtx){.t = t, .body = body, .idx = idx, .axis = t->in[last], .last = last, .local = l, .global = !l};
+	vector_loop(kb, in, dim_of(t, last), w, row_body, &c);
+	if (l)
+		map_put(&kb->local, t, l);
+}
+
+static Kernel *
+schedule_rows(Sched *s, Group *g)
+{
+	KB kb = kb_new(s, g->loc);
+	Module *m = s->m;
+	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
+	Node *shared[MAX_RANK], *p, *rest, *ext, *n = x_idx(m, 1);
+	int64_t stack = 0;
+	int i, k;
+	double cost = 0, units;
+
+	for (i = 0; i < g->nouter; i++)
+		n = x_mul(m, n, dim_of(g->members[0], i));
+	p = rest = x_axis(m, n);
+	for (i = g->nouter; i-- > 0;) {
+		ext = dim_of(g->members[0], i);
+		shared[i] = l_let(m, in, i ? x_mod(m, rest, ext) : rest);
+		rest = x_fdiv(m, rest, ext);
+	}
+	/* lets are listed last axis first; each is a digit of p */
+	for (k = 0; k < g->n; k++) {
+		row_member(&kb, in, g->members[k], g->nouter, shared, g->local[k], &stack);
+		units = 1;
+		for (i = g->nouter; i < rank_of(g->members[k]); i++)
+			units *= const_or(dim_of(g->members[k], i), 128);
+		cost += units * element_cost(g->members[k]->in[g->members[k]->nin - 1]);
+	}
+	kb.k->flops = cost;
+	kb.k->grid[0] = n;
+	kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
+	kb.k->scratch = stack ? x_idx(m, stack) : NULL;
+	l_for(m, body, F_PARALLEL, p, in);
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=row, members=%d, outer=%d", g->n, g->nouter));
+}
+
+/* ---- scatter ------------------------------------------------------------------------------------------- */
+
+/* In order, on one thread: later writes win, and sums have one order. */
+Kernel *
+scatter_kernel(Sched *s, Node *t)
+{
+	KB kb = kb_new(s, t->loc);
+	Module *m = s->m;
+	Region *body = region_new(m, NULL), *in = body, *q, *then = region_new(m, NULL);
+	int rank = rank_of(t), na = t->nin - rank - 3, i;
+	Node *idx[MAX_RANK], *axis, *value, *cond, *e, *addr, *old;
+	Map map = {0};
+
+	for (i = 0; i < na; i++) {
+		axis = x_axis(m, t->in[1 + i]->in[0]);
+		map_put(&map, t->in[1 + i], axis);
+		q = region_new(m, NULL);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
+	}
+	cond = kb_emit(&kb, in, subst(m, t->in[t->nin - 1], &map, false));
+	for (i = 0; i < rank; i++) {
+		e = x_cast(m, DT_INDEX, subst(m, t->in[1 + na + i], &map, false));
+		idx[i] = kb_emit(&kb, then, e);
+	}
+	value = kb_emit(&kb, then, subst(m, t->in[t->nin - 2], &map, false));
+	if (t->n != COMB_SET) {
+		addr = kb_address(&kb, t, idx);
+		old = from_storage(m, dtype_of(t), l_load(m, kb_buffer(&kb, t, true), 1, &addr));
+		value = x_comb(m, (Comb)t->n, old, value);
+	}
+	kb_store(&kb, then, t, idx, value);
+	l_when(m, in, cond, then, NULL);
+	map_free(&map);
+	kb.k->grid[0] = kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
+	kb.k->flops = 1;
+	return kb_finish(&kb, body, "class=order");
+}
+
+Kernel *
+schedule_cpu(Sched *s, Group *g)
+{
+	Kernel *k;
+
+	if (g->n > 1)
+		return schedule_rows(s, g);
+	if ((k = contract_cpu(s, g)))
+		return k;
+	return schedule_map(s, g);
+}

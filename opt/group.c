@@ -1,0 +1,323 @@
+/*
+ * Grouping: materialised tensors that can share a loop over their outer axes become one kernel.
+ *
+ * A consumer joins the kernel of a producer if it reads the producer's elements of the same outer
+ * index only (softmax: a row's maximum, exponentials and sum; layer normalisation), if nothing
+ * outside stands between them, and if the shared loop leaves enough to run in parallel. The
+ * grouping fixes nouter: how many leading axes all members share.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+enum { MAX_INNER = 1 << 16, MIN_OUTER = 2 };
+
+typedef struct Grouper {
+	Sched *s;
+	Node **list; int n;
+	Map group;             /* tensor -> Group */
+	Map outside;           /* tensor -> used by something that is no tensor */
+	Vec groups;
+} Grouper;
+
+static bool
+is_contraction(Node *t)
+{
+	Node **list;
+	int i, n;
+	bool yes = false;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && !yes; i++)
+		if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && list[i]->in[list[i]->nin - 1]->code == O_MUL)
+			yes = contraction_reuse(t, list[i]);
+	free(list);
+	return yes;
+}
+
+static int64_t
+size_from(const Node *t, int from)
+{
+	int64_t n = 1, d;
+	int i;
+
+	for (i = from; i < rank_of(t); i++)
+		n = is_int(dim_of(t, i), &d) ? sat_mul(n, d) : n;
+	return n;
+}
+
+/* How many leading axes of the consumer are the producer's own in every read of it. */
+static int
+shared_prefix(Node *consumer, Node *producer)
+{
+	Node **list, *r;
+	int i, d, n, k = rank_of(producer) < rank_of(consumer) ? rank_of(producer) : rank_of(consumer);
+
+	list = topo_scalar(consumer->in[consumer->nin - 1], &n);
+	for (i = 0; i < n; i++) {
+		r = list[i];
+		if (r->code != O_READ || r->in[0] != producer)
+			continue;
+		for (d = 0; d < k; d++)
+			if (dim_of(producer, d) != consumer->in[d]->in[0]
+			 || (r->in[d + 1] != consumer->in[d] && !is_intv(dim_of(producer, d), 1)))
+				break;
+		k = d;
+	}
+	free(list);
+	return k;
+}
+
+static bool
+member_of(const Group *g, const Node *t)
+{
+	int i;
+
+	for (i = 0; i < g->n; i++)
+		if (g->members[i] == t)
+			return true;
+	return false;
+}
+
+/* Does t depend on a member of g through something that is not in g? */
+static bool
+around(Group *g, Node *consumer)
+{
+	Node **up;
+	int i, k, n;
+	bool bad = false;
+
+	up = topo(&consumer, 1, false, &n);
+	/* a non-member tensor above the consumer that itself depends on a member */
+	Map tainted = {0};
+	for (i = 0; i < n && !bad; i++) {
+		if (member_of(g, up[i])) {
+			map_put(&tainted, up[i], up[i]);
+			continue;
+		}
+		for (k = 0; k < up[i]->nin; k++)
+			if (up[i]->in[k] && map_get(&tainted, up[i]->in[k]))
+				map_put(&tainted, up[i], up[i]);
+		if (up[i] != consumer && up[i]->type->kind != T_SCALAR && map_get(&tainted, up[i]))
+			bad = true;
+	}
+	map_free(&tainted);
+	free(up);
+	return bad;
+}
+
+static bool
+fits(Grouper *q, Group *g, Node *t, int *nouter)
+{
+	int64_t outer, inner, d;
+	int i, k = g->nouter, p;
+	Node **list;
+	int n;
+
+	if (map_get(&q->s->home, t) != g->home || g->n >= 24)
+		return false;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ && member_of(g, list[i]->in[0])) {
+			p = shared_prefix(t, list[i]->in[0]);
+			k = p < k ? p : k;
+		}
+	free(list);
+	if (rank_of(t) < k)
+		k = rank_of(t);
+	if (k < 1)
+		return false;
+	for (i = 0, outer = 1; i < k; i++)
+		outer = is_int(dim_of(t, i), &d) ? sat_mul(outer, d) : INT64_MAX;
+	inner = size_from(t, k);
+	for (i = 0; i < g->n; i++)
+		if (size_from(g->members[i], k) > inner)
+			inner = size_from(g->members[i], k);
+	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > 4096))
+		return false;
+	*nouter = k;
+	return true;
+}
+
+static Group *
+new_group(Grouper *q, Node *t)
+{
+	Group *g = NEW(q->s->m, Group);
+
+	g->members = NEWN(q->s->m, Node *, 24);
+	g->local = NEWN(q->s->m, bool, 24);
+	g->members[g->n++] = t;
+	g->nouter = rank_of(t);
+	g->home = map_get(&q->s->home, t);
+	g->loc = t->loc;
+	vec_push(q->s->m, &q->groups, g);
+	map_put(&q->group, t, g);
+	return g;
+}
+
+static void
+place(Grouper *q, Node *t)
+{
+	Node **list;
+	Group *g, *best = NULL;
+	int i, n, k, bestk = 0;
+
+	if (t->code != O_TENSOR || is_contraction(t)) {
+		new_group(q, t);
+		return;
+	}
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
+			continue;
+		if (g->members[0]->code != O_TENSOR || is_contraction(g->members[0]))
+			continue;
+		if (fits(q, g, t, &k) && k > bestk && !around(g, t)) {
+			best = g;
+			bestk = k;
+		}
+	}
+	free(list);
+	if (!best) {
+		new_group(q, t);
+		return;
+	}
+	best->members[best->n++] = t;
+	best->nouter = bestk;
+	best->loc = loc_union(q->s->m, best->loc, t->loc);
+	map_put(&q->group, t, best);
+}
+
+static void
+count_users(Grouper *q)
+{
+	Node *n, *r;
+	Group *g;
+	int i, k, j;
+
+	for (i = 0; i < q->n; i++) {
+		n = q->list[i];
+		if (n->type->kind == T_SCALAR && n->code != O_READ)
+			continue;
+		for (k = 0; k < n->nin; k++)
+			if (n->in[k] && n->in[k]->type->kind == T_TENSOR && n->code != O_READ)
+				map_put(&q->outside, n->in[k], n);
+		for (k = 0; k < n->nregions; k++)
+			for (j = 0; j < n->regions[k]->nresults; j++)
+				if (n->regions[k]->results[j])
+					map_put(&q->outside, n->regions[k]->results[j], n);
+		if (n->code != O_TENSOR && n->code != O_SCATTER)
+			continue;
+		g = map_get(&q->group, n);
+		for (k = 0; k < n->nin; k++) {
+			Node **body, *e = n->in[k];
+			int c, nb;
+			if (!e || e->type->kind != T_SCALAR)
+				continue;
+			body = topo_scalar(e, &nb);
+			for (c = 0; c < nb; c++) {
+				r = body[c];
+				if (r->code == O_READ && (map_get(&q->group, r->in[0]) != g || k + 1 < n->nin))
+					map_put(&q->outside, r->in[0], n);
+			}
+			free(body);
+		}
+	}
+}
+
+/* Groups in an order in which each comes after what it reads. */
+static void
+sort_groups(Grouper *q)
+{
+	Group *g;
+	Vec out = {0};
+	Map done = {0};
+	int i, k, pending, last = -1;
+
+	/* the last member's position orders them, unless a group waits for another: then repeat */
+	while (out.n < q->groups.n && out.n != last) {
+		last = out.n;
+		for (i = 0; i < q->groups.n; i++) {
+			g = q->groups.at[i];
+			if (map_get(&done, g->members[0]))
+				continue;
+			pending = 0;
+			for (k = 0; k < g->n && !pending; k++) {
+				Node **up = NULL, *t = g->members[k];
+				int n, j, c;
+				for (j = 0; j < t->nin && !pending; j++) {
+					if (!t->in[j])
+						continue;
+					if (t->in[j]->type->kind != T_SCALAR) {
+						Group *h = map_get(&q->group, t->in[j]);
+						pending = h && h != g && !map_get(&done, h->members[0]);
+						continue;
+					}
+					up = topo_scalar(t->in[j], &n);
+					for (c = 0; c < n && !pending; c++)
+						if (up[c]->code == O_READ) {
+							Group *h = map_get(&q->group, up[c]->in[0]);
+							pending = h && h != g && !map_get(&done, h->members[0]);
+						}
+					free(up);
+				}
+			}
+			if (!pending) {
+				vec_push(q->s->m, &out, g);
+				map_put(&done, g->members[0], g);
+			}
+		}
+	}
+	q->groups = out;
+	map_free(&done);
+}
+
+Vec
+make_groups(Sched *s)
+{
+	Grouper q = {.s = s};
+	Vec roots = {0};
+	Group *g;
+	int i, k;
+
+	for (i = 0; i < s->m->main->nresults; i++)
+		vec_push(s->m, &roots, s->m->main->results[i]);
+	for (i = 0; i < s->m->requires.n; i++)
+		vec_push(s->m, &roots, ((Require *)s->m->requires.at[i])->cond);
+	q.list = topo((Node **)roots.at, roots.n, false, &q.n);
+	for (i = 0; i < q.n; i++)
+		if (q.list[i]->code == O_TENSOR || q.list[i]->code == O_SCATTER)
+			place(&q, q.list[i]);
+	count_users(&q);
+	for (i = 0; i < s->m->main->nresults; i++)
+		map_put(&q.outside, s->m->main->results[i], s->m->main->results[i]);
+	for (i = 0; i < q.n; i++)              /* sizes that read: the host needs the tensor */
+		if (q.list[i]->code == O_AXIS) {
+			Node **e;
+			int n;
+			e = topo_scalar(q.list[i]->in[0], &n);
+			for (k = 0; k < n; k++)
+				if (e[k]->code == O_READ)
+					map_put(&q.outside, e[k]->in[0], e[k]);
+			free(e);
+		}
+	for (i = 0; i < s->m->requires.n; i++) {
+		Node **e;
+		int n;
+		e = topo_scalar(((Require *)s->m->requires.at[i])->cond, &n);
+		for (k = 0; k < n; k++)
+			if (e[k]->code == O_READ)
+				map_put(&q.outside, e[k]->in[0], e[k]);
+		free(e);
+	}
+	sort_groups(&q);
+	for (i = 0; i < q.groups.n; i++) {
+		g = q.groups.at[i];
+		for (k = 0; k < g->n; k++)
+			g->local[k] = !map_get(&q.outside, g->members[k]);
+	}
+	free(q.list);
+	map_free(&q.group);
+	map_free(&q.outside);
+	return q.groups;
+}

@@ -1,0 +1,308 @@
+/*
+ * Storage layouts, chosen after grouping from what the kernels on both sides ask.
+ *
+ * A contraction wants its result contiguous along the axis that only its second operand has (the
+ * vector axis), and its first operand contiguous along an axis that it sums over plainly. A window
+ * (depthwise convolution, pooling) wants the axis that indexes operand and result alike and is not
+ * summed over. Tensors that kernels of the other classes read and write element for element vote
+ * together. Inputs, outputs and what regions pass are row-major. A constant follows its reader.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+typedef struct Voter { Node *t; struct Voter *up; double votes[MAX_RANK]; bool fixed; } Voter;
+
+typedef struct Layout { Sched *s; Map voters; Vec all; } Layout;
+
+static Voter *
+voter(Layout *l, Node *t)
+{
+	Voter *v = map_get(&l->voters, t);
+
+	if (!v) {
+		v = NEW(l->s->m, Voter);
+		v->t = t;
+		v->fixed = t->code != O_TENSOR;
+		map_put(&l->voters, t, v);
+		vec_push(l->s->m, &l->all, v);
+	}
+	return v;
+}
+
+static Voter *
+find(Voter *v)
+{
+	while (v->up)
+		v = v->up;
+	return v;
+}
+
+static void
+vote(Layout *l, Node *t, int dim, double weight)
+{
+	find(voter(l, t))->votes[dim] += weight;
+}
+
+static void
+join(Layout *l, Node *a, Node *b)
+{
+	Voter *x = find(voter(l, a)), *y = find(voter(l, b));
+	int i;
+
+	if (x == y || rank_of(a) != rank_of(b))
+		return;
+	y->up = x;
+	x->fixed |= y->fixed;
+	for (i = 0; i < MAX_RANK; i++)
+		x->votes[i] += y->votes[i];
+}
+
+static double
+extent_or(const Node *axis, double other)
+{
+	int64_t v;
+
+	return is_int(axis->in[0], &v) ? (double)v : other;
+}
+
+/* The dimension of a read that is indexed by the axis itself, -1 if none. */
+static int
+plain_dim(const Node *read, const Node *axis)
+{
+	int i;
+
+	for (i = 1; i < read->nin; i++)
+		if (read->in[i] == axis)
+			return i - 1;
+	return -1;
+}
+
+static int
+tensor_dim(const Node *t, const Node *axis)
+{
+	int i;
+
+	for (i = 0; i + 1 < t->nin; i++)
+		if (t->in[i] == axis)
+			return i;
+	return -1;
+}
+
+/* Weights of a contraction: blocks of columns, the sums' axes in the order of the loops. */
+static void
+pack_constant(Layout *l, Contraction *c)
+{
+	Storage *st;
+	int order[MAX_RANK], n = 0, i, d;
+	Node *w = c->b->in[0];
+	bool used[MAX_RANK] = {0};
+
+	if (definition(w)->code != O_CONST || map_get(&l->s->storage, w))
+		return;
+	for (i = 0; i < rank_of(w); i++) {       /* dims indexed by neither n nor a sum first */
+		Node *e = c->b->in[i + 1];
+		for (d = 0; d < c->nred && e != c->red[d]; d++)
+			;
+		if (e != c->n && d == c->nred)
+			order[n++] = i, used[i] = true;
+	}
+	for (d = 0; d < c->nred; d++)
+		if ((i = plain_dim(c->b, c->red[d])) >= 0 && !used[i])
+			order[n++] = i, used[i] = true;
+	i = plain_dim(c->b, c->n);
+	if (i < 0 || used[i] || n != rank_of(w) - 1)
+		return;
+	order[n] = i;
+	st = storage_of(l->s, w);
+	st->block = c->nr;
+	storage_set_order(l->s, st, order);
+}
+
+static void
+contraction_votes(Layout *l, Group *g)
+{
+	Contraction c;
+	Node *t = g->members[0];
+	double flops = 1;
+	int i, d;
+
+	if (!contraction_of(l->s, t, &c))
+		return;
+	for (i = 0; i + 1 < t->nin; i++)
+		flops *= extent_or(t->in[i], 16);
+	for (i = 0; i < c.nred; i++)
+		flops *= extent_or(c.red[i], 64);
+	if ((d = tensor_dim(t, c.n)) >= 0)
+		vote(l, t, d, flops);
+	for (i = c.nred; i-- > 0;)
+		if ((d = plain_dim(c.a, c.red[i])) >= 0) {
+			vote(l, c.a->in[0], d, flops);
+			break;
+		}
+	if (definition(c.b->in[0])->code != O_CONST && (d = plain_dim(c.b, c.n)) >= 0)
+		vote(l, c.b->in[0], d, flops);
+}
+
+/* An axis that indexes every windowed read of a reduction plainly: the lanes. */
+static void
+window_votes(Layout *l, Group *g)
+{
+	Node *t = g->members[0], **list, *axis;
+	int i, k, d, n, e;
+	double flops = 1;
+	bool windowed = false;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i + 1 < t->nin; i++)
+		flops *= extent_or(t->in[i], 16);
+	for (i = 0; i < n; i++)
+		for (k = 1; list[i]->code == O_READ && k < list[i]->nin; k++)
+			windowed |= list[i]->in[k]->code == O_ADD && list[i]->in[k]->type->dtype == DT_INDEX;
+	for (k = t->nin - 2; windowed && k >= 0; k--) {
+		axis = t->in[k];
+		if (is_intv(axis->in[0], 1))
+			continue;
+		for (i = 0, e = 0; i < n; i++)
+			if (list[i]->code == O_READ && contains(list[i], axis) && rank_of(list[i]->in[0]) == rank_of(t))
+				e |= plain_dim(list[i], axis) == k ? 1 : 2;
+		if (e != 1)
+			continue;
+		vote(l, t, k, flops);
+		for (i = 0; i < n; i++)
+			if (list[i]->code == O_READ && (d = plain_dim(list[i], axis)) >= 0)
+				vote(l, list[i]->in[0], d, flops);
+		break;
+	}
+	free(list);
+}
+
+/* Tensors read element for element lie alike. */
+static void
+join_equals(Layout *l, Node *t)
+{
+	Node **list, *r;
+	int i, k, n;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++) {
+		r = list[i];
+		if (r->code != O_READ || r->in[0]->code != O_TENSOR || rank_of(r->in[0]) != rank_of(t))
+			continue;
+		for (k = 0; k < rank_of(t) && r->in[k + 1] == t->in[k]; k++)
+			;
+		if (k == rank_of(t) && k > 2)
+			join(l, t, r->in[0]);
+	}
+	free(list);
+}
+
+static void
+fix(Layout *l, Node *t)
+{
+	if (t && t->type->kind == T_TENSOR)
+		find(voter(l, t))->fixed = true;
+}
+
+static void
+fix_borders(Layout *l)
+{
+	Node **list, *n;
+	int i, k, j, count;
+
+	list = topo(l->s->m->main->results, l->s->m->main->nresults, false, &count);
+	for (i = 0; i < count; i++) {
+		n = list[i];
+		for (k = 0; n->type->kind != T_SCALAR && n->code != O_TENSOR && k < n->nin; k++)
+			fix(l, n->in[k]);
+		for (k = 0; k < n->nregions; k++)
+			for (j = 0; j < n->regions[k]->nresults; j++)
+				fix(l, n->regions[k]->results[j]);
+	}
+	free(list);
+	for (i = 0; i < l->s->m->main->nresults; i++)
+		fix(l, l->s->m->main->results[i]);
+}
+
+static void
+choose(Layout *l, Voter *v)
+{
+	Voter *root = find(v);
+	int order[MAX_RANK], i, n = 0, best = rank_of(v->t) - 1;
+
+	if (v->t->code != O_TENSOR || root->fixed || rank_of(v->t) < 2)
+		return;
+	for (i = 0; i < rank_of(v->t); i++)
+		if (root->votes[i] > root->votes[best])
+			best = i;
+	for (i = 0; i < rank_of(v->t); i++)
+		if (i != best)
+			order[n++] = i;
+	order[n] = best;
+	storage_set_order(l->s, storage_of(l->s, v->t), order);
+}
+
+/* Constants read along the lanes of a window or map with a stride are laid out along them. */
+static void
+follow_reader(Layout *l, Group *g)
+{
+	Node *t = g->members[0], **list, *axis, *w;
+	Storage *st = storage_of(l->s, t);
+	int order[MAX_RANK], i, k, d, n, c;
+
+	if (rank_of(t) == 0 || g->n > 1)
+		return;
+	axis = t->in[st->order[rank_of(t) - 1]];
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ)
+			continue;
+		w = list[i]->in[0];
+		d = plain_dim(list[i], axis);
+		if (definition(w)->code != O_CONST || d < 0 || d == rank_of(w) - 1 || map_get(&l->s->storage, w))
+			continue;
+		for (k = 0, c = 0; k < rank_of(w); k++)
+			if (k != d)
+				order[c++] = k;
+		order[c] = d;
+		storage_set_order(l->s, storage_of(l->s, w), order);
+	}
+	free(list);
+}
+
+void
+choose_layouts(Sched *s, Vec groups)
+{
+	Layout l = {.s = s};
+	Group *g;
+	int i, k;
+
+	fix_borders(&l);
+	for (i = 0; i < groups.n; i++) {
+		g = groups.at[i];
+		if (g->members[0]->code != O_TENSOR)
+			continue;
+		for (k = 0; k < g->n; k++) {
+			voter(&l, g->members[k]);
+			join_equals(&l, g->members[k]);
+		}
+		if (g->n == 1) {
+			contraction_votes(&l, g);
+			window_votes(&l, g);
+		}
+	}
+	for (i = 0; i < l.all.n; i++)
+		choose(&l, l.all.at[i]);
+	for (i = 0; i < groups.n; i++) {
+		Contraction c;
+		g = groups.at[i];
+		if (g->n == 1 && g->members[0]->code == O_TENSOR && contraction_of(s, g->members[0], &c))
+			pack_constant(&l, &c);
+	}
+	for (i = 0; i < groups.n; i++) {
+		g = groups.at[i];
+		if (g->members[0]->code == O_TENSOR)
+			follow_reader(&l, g);
+	}
+	map_free(&l.voters);
+}
