@@ -138,8 +138,19 @@ def write_inputs(case, folder):
     return args
 
 
+def read_proto(path, proto, decode):
+    import onnx
+    with open(path, "rb") as f:
+        return getattr(onnx.numpy_helper, decode)(getattr(onnx, proto).FromString(f.read()))
+
+
 def read_maps(stem):
-    """A sequence of maps: one JSON file, or one for each element."""
+    """A sequence of maps: one file, or one for each element."""
+    if os.path.exists(stem + ".pb"):
+        return read_proto(stem + ".pb", "SequenceProto", "to_list")
+    if os.path.exists(stem + "_0.pb"):
+        n = sum(f.startswith(os.path.basename(stem) + "_") for f in os.listdir(os.path.dirname(stem)))
+        return [read_proto(f"{stem}_{i}.pb", "MapProto", "to_dict") for i in range(n)]
     if os.path.exists(stem + ".json"):
         with open(stem + ".json") as f:
             v = json.load(f)
