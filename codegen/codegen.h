@@ -35,6 +35,10 @@ typedef struct Part {
 	size_t size;
 } Part;
 
+/* What the GPU's compiler says of a kernel: registers of a thread, bytes of spilled registers and of
+ * other local memory, bytes of shared memory. */
+typedef struct KernelUse { int registers, spills, local, shared; } KernelUse;
+
 /* One target's share of a compilation. Zero means default everywhere. */
 struct Job {
 	Module *m;             /* at loop level */
@@ -46,13 +50,16 @@ struct Job {
 	const char *manifest;  /* JSON text, or NULL */
 	int level;             /* -O: 0..3 */
 	int jobs;              /* -j: threads of code generation, 0: 1 */
-	bool weights_file;     /* in OUT.weights instead of embedded */
+	bool weights_file;     /* in OUT.weights instead of embedded; meta_get sets it beyond 1 GB */
+	bool in_memory;        /* for jit_load, which sets it */
 	bool use_static;       /* --static */
 	bool simulate, simulate_fast; /* GPU: for the simulator, on the host */
 	const char *weights_name; /* file name of OUT.weights, without folder */
 	bool keep_symbols;     /* do not strip */
+	int variant, nvariants; /* several targets in one artefact: this one's place, how many */
 	const char *backend;   /* cuda: "nvrtc" (default) or "nvcc" */
 
+	struct KernelUse *use; /* GPU: per kernel, what its compiler reports; NULL: not known */
 	Part *parts;           /* results of emit */
 	int nparts;
 	struct Meta *meta;     /* made once, by meta_get */
@@ -104,9 +111,6 @@ int meta_write_weights_file(const Meta *, const char *path, Diag *);  /* header 
 /* The host side of a device model as an object for job->host: plan, meta, weights reference and
  * the images (PART_IMAGE parts) of the job. Appends a PART_OBJECT. */
 int llvm_emit_host(Job *, int image_kind);
-/* Is it the name of a CPU that LLVM knows for the triple? */
-bool llvm_cpu_known(const char *triple, const char *cpu);
-/* Kernels as text: 'l' IR, 's' assembly. */
 
 /* ---- link.c --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /*
  * The table of machines: rows of machines.def with what they inherit filled in. Everything is a
- * constant; a CPU that has no row gets the generic one of its features (machine_generic).
+ * constant; a CPU without a row of its own has the facts of another (CPUS), or of the architecture
+ * level that its features contain (machine_generic).
  */
 #include <string.h>
 #include "machine.h"
@@ -22,13 +23,24 @@ static const Machine rows[] = {
 	.fp32_clk = f32, .fp16_clk = f16, .warp = w, .regs_unit = r, .threads_block = 1024, \
 	.regs_thread = 256, .line = 128},
 #define OTHER(n, k) {.name = n, .kind = k, .warp = 1},
+#define CPUS(base, names)
 #include "machines.def"
 #undef CPU
+#undef CPUS
 #undef CUDA
 #undef HIP
 #undef OTHER
 };
 enum { NROWS = sizeof rows / sizeof *rows };
+
+static const struct { const char *base, *names; } further[] = {
+#define CPU(...)
+#define CUDA(...)
+#define HIP(...)
+#define OTHER(...)
+#define CPUS(b, n) {b, n},
+#include "machines.def"
+};
 
 static const Machine *
 row(const char *name)
@@ -77,29 +89,41 @@ machine_at(Module *m, int i)
 	return i >= 0 && i < NROWS ? inherit(m, &rows[i]) : NULL;
 }
 
+/* Is the word in the list with that separator? */
+static bool
+listed(const char *list, char sep, const char *word, size_t n)
+{
+	const char *p;
+
+	for (p = list; p && *p; p = strchr(p, sep) ? strchr(p, sep) + 1 : NULL)
+		if (strncmp(p, word, n) == 0 && (p[n] == sep || p[n] == 0))
+			return true;
+	return false;
+}
+
 const Machine *
 machine_find(Module *m, const char *name)
 {
 	const Machine *r = row(name);
+	Machine *t;
+	size_t i;
 
-	return r ? inherit(m, r) : NULL;
-}
-
-static bool
-listed(const char *list, const char *word, size_t n)
-{
-	const char *p;
-
-	for (p = list; p && *p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
-		if (strncmp(p, word, n) == 0 && (p[n] == ',' || p[n] == 0))
-			return true;
-	return false;
+	if (r)
+		return inherit(m, r);
+	for (i = 0; i < sizeof further / sizeof *further; i++)
+		if (*name && !strchr(name, ' ') && listed(further[i].names, ' ', name, strlen(name))) {
+			t = (Machine *)inherit(m, row(further[i].base));
+			t->base = further[i].base;
+			t->name = t->cpu = intern(m, name);
+			return t;
+		}
+	return NULL;
 }
 
 bool
 machine_has(const Machine *t, const char *feature)
 {
-	return t->has && listed(t->has, feature, strlen(feature));
+	return t->has && listed(t->has, ',', feature, strlen(feature));
 }
 
 static bool
@@ -111,7 +135,7 @@ listed_all(const char *list, const char *words)
 		e = strchr(p, ',');
 		if (!e)
 			e = p + strlen(p);
-		if (!listed(list, p, (size_t)(e - p)))
+		if (!listed(list, ',', p, (size_t)(e - p)))
 			return false;
 	}
 	return true;

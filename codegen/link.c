@@ -1,0 +1,624 @@
+/*
+ * Artefacts for CPUs and for hosts of devices: the parts of the jobs, their weights and the runtime,
+ * put together by the system's compiler driver (a cross compiler's for another architecture, whose
+ * runtime is compiled from the sources that we carry). Nothing of the machine's paths or of the
+ * time gets into the output.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <dirent.h>
+#include "codegen.h"
+#include "embed.h"
+#include "runtime/abi.h"
+
+extern char **environ;
+
+/* ---- files and tools ---------------------------------------------------------------------------- */
+
+int
+write_file(const char *path, const void *data, size_t size)
+{
+	size_t n = strlen(path);
+	char *tmp = malloc(n + 8);
+	FILE *fp;
+	bool ok;
+
+	if (!tmp)
+		return -1;
+	memcpy(tmp, path, n);
+	memcpy(tmp + n, ".tmp", 5);
+	fp = fopen(tmp, "wb");
+	ok = fp && fwrite(data, 1, size, fp) == size;
+	if (fp)
+		ok = fclose(fp) == 0 && ok;
+	ok = ok && rename(tmp, path) == 0;
+	if (!ok)
+		remove(tmp);
+	free(tmp);
+	return ok ? 0 : -1;
+}
+
+static int
+cannot_write(Diag *d, const char *path)
+{
+	diag_error(d, X_TOOL, NULL, "cannot write %s: %s", path, strerror(errno));
+	return X_TOOL;
+}
+
+/* The first lines of a tool's own message, on one of ours. */
+static void
+tool_failed(Diag *d, const char *tool, FILE *err, int status)
+{
+	char text[700];
+	size_t n, i;
+
+	rewind(err);
+	n = fread(text, 1, sizeof text - 1, err);
+	while (n && text[n - 1] == '\n')
+		n--;
+	text[n] = 0;
+	for (i = 0; i < n; i++)
+		if (text[i] == '\n')
+			text[i] = '|';
+	diag_error(d, X_TOOL, NULL, "%s failed (%d): %s", tool, status, text);
+}
+
+int
+run_tool(Diag *d, const char *const *argv)
+{
+	posix_spawn_file_actions_t fa;
+	FILE *err = tmpfile();
+	int status = -1, e;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", 0, 0);    /* read only; <fcntl.h> has names of ours */
+	if (err)
+		posix_spawn_file_actions_adddup2(&fa, fileno(err), 2);
+	e = posix_spawnp(&pid, argv[0], &fa, NULL, (char *const *)argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	if (e) {
+		diag_error(d, X_TOOL, NULL, "cannot start %s: %s (tcc-ml doctor says what to install)", argv[0],
+			strerror(e));
+	} else {
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+		status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+		if (status && err)
+			tool_failed(d, argv[0], err, status);
+	}
+	if (err)
+		fclose(err);
+	return e ? -1 : status;
+}
+
+/* A folder for intermediate files, and the arguments of one command. */
+typedef struct Link {
+	Job *jobs;
+	int n;
+	Module *m;
+	Diag *d;
+	char dir[256];
+	const char *cc, *ar;
+	Vec objects, args;
+} Link;
+
+static const char *
+tmp(Link *l, const char *name)
+{
+	return arena_printf(l->m->arena, "%s/%s", l->dir, name);
+}
+
+static void
+arg(Link *l, const char *fmt, ...)
+{
+	char text[4096];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	vec_push(l->m, &l->args, arena_dup(l->m->arena, text, strlen(text) + 1));
+}
+
+static int
+run(Link *l)
+{
+	vec_push(l->m, &l->args, NULL);
+	l->args.n = 0;
+	return run_tool(l->d, (const char *const *)l->args.at) ? X_TOOL : X_OK;
+}
+
+static void
+remove_all(const char *dir)
+{
+	DIR *p = opendir(dir);
+	struct dirent *e;
+	char path[1024];
+
+	while (p && (e = readdir(p))) {
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+		if (remove(path) != 0)
+			remove_all(path);
+	}
+	if (p)
+		closedir(p);
+	rmdir(dir);
+}
+
+/* ---- tools of an architecture ---------------------------------------------------------------------- */
+
+static const struct { const char *arch, *cc, *ar; } tools[] = {
+	{"x86_64", "x86_64-linux-gnu-gcc", "x86_64-linux-gnu-ar"},
+	{"aarch64", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-ar"},
+	{"riscv64", "riscv64-linux-gnu-gcc", "riscv64-linux-gnu-ar"},
+	{NULL, NULL, NULL}
+};
+
+#if defined(__x86_64__)
+#define HERE "x86_64"
+#elif defined(__aarch64__)
+#define HERE "aarch64"
+#elif defined(__riscv)
+#define HERE "riscv64"
+#else
+#define HERE ""
+#endif
+
+static const Machine *
+cpu_of(const Job *job)
+{
+	return job->machine->kind == M_CPU ? job->machine : job->host;
+}
+
+static bool
+find_tools(Link *l)
+{
+	const Machine *t = cpu_of(l->jobs);
+	int i;
+
+	for (i = 0; t && tools[i].arch; i++) {
+		if (strncmp(t->triple, tools[i].arch, strlen(tools[i].arch)))
+			continue;
+		if (strcmp(tools[i].arch, HERE) == 0) {
+			l->cc = getenv("CC") && *getenv("CC") ? getenv("CC") : "cc";
+			l->ar = "ar";
+		} else {
+			l->cc = tools[i].cc;
+			l->ar = tools[i].ar;
+		}
+		return true;
+	}
+	diag_error(l->d, X_UNSUPPORTED, NULL, "no runtime for %s: only --emit obj, asm and llvm",
+		t ? t->triple : "this target");
+	return false;
+}
+
+static const struct tcc_embed *
+embedded(const char *name)
+{
+	const struct tcc_embed *e;
+
+	for (e = tcc_embed; e->name; e++)
+		if (strcmp(e->name, name) == 0)
+			return e;
+	return NULL;
+}
+
+/* ---- the runtime -------------------------------------------------------------------------------------- */
+
+static bool
+native(const Link *l)
+{
+	return strncmp(cpu_of(l->jobs)->triple, HERE "-", sizeof HERE) == 0;
+}
+
+static bool
+ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), k = strlen(with);
+
+	return n >= k && strcmp(s + n - k, with) == 0;
+}
+
+/* Sources of the runtime as files under the folder. */
+static bool
+unpack(Link *l)
+{
+	const struct tcc_embed *e;
+
+	mkdir(tmp(l, "runtime"), 0777);
+	mkdir(tmp(l, "runtime/device"), 0777);
+	for (e = tcc_embed; e->name; e++)
+		if (strncmp(e->name, "runtime/", 8) == 0 && write_file(tmp(l, e->name), e->data, e->size))
+			return false;
+	return true;
+}
+
+/* Is it a source of the runtime proper? Device bodies need what only a host with a driver has. */
+static bool
+wanted(const char *name)
+{
+	return strncmp(name, "runtime/", 8) == 0 && !strchr(name + 8, '/') && ends(name, ".c");
+}
+
+static int
+cross_runtime(Link *l, const char *lib)
+{
+	const struct tcc_embed *e;
+	Vec objects = {0};
+	char *o;
+	int i;
+
+	if (!unpack(l))
+		return cannot_write(l->d, l->dir);
+	for (e = tcc_embed; e->name; e++) {
+		if (!wanted(e->name))
+			continue;
+		o = arena_printf(l->m->arena, "%s.o", tmp(l, e->name));
+		arg(l, "%s", l->cc);
+		arg(l, "-std=gnu11");
+		arg(l, "-O2");
+		arg(l, "-fPIC");
+		arg(l, "-ffunction-sections");
+		arg(l, "-fdata-sections");
+		arg(l, "-ffile-prefix-map=%s=.", l->dir);
+		arg(l, "-w");
+		arg(l, "-I%s", l->dir);
+		arg(l, "-c");
+		arg(l, "-o");
+		arg(l, "%s", o);
+		arg(l, "%s", tmp(l, e->name));
+		if (run(l))
+			return X_TOOL;
+		vec_push(l->m, &objects, o);
+	}
+	arg(l, "%s", l->ar);
+	arg(l, "rcsD");
+	arg(l, "%s", lib);
+	for (i = 0; i < objects.n; i++)
+		arg(l, "%s", (char *)objects.at[i]);
+	return run(l);
+}
+
+/* The runtime as an archive in the folder. */
+static int
+runtime(Link *l, const char *lib)
+{
+	const struct tcc_embed *e = embedded("libtcc_rt.a");
+
+	if (!native(l))
+		return cross_runtime(l, lib);
+	if (!e) {
+		diag_error(l->d, X_BUG, NULL, "built without its runtime");
+		return X_BUG;
+	}
+	return write_file(lib, e->data, e->size) ? cannot_write(l->d, lib) : X_OK;
+}
+
+/* ---- objects --------------------------------------------------------------------------------------------- */
+
+static const char *
+symbol(Link *l, const Job *job, const char *what)
+{
+	const char *p = job->prefix ? job->prefix : "model";
+
+	return job->variant ? arena_printf(l->m->arena, "%s_v%d_%s", p, job->variant, what)
+		: arena_printf(l->m->arena, "%s_%s", p, what);
+}
+
+static int
+write_parts(Link *l)
+{
+	const Part *p;
+	const char *path;
+	int i, k;
+
+	for (i = 0; i < l->n; i++)
+		for (k = 0; k < l->jobs[i].nparts; k++) {
+			p = &l->jobs[i].parts[k];
+			if (p->kind != PART_OBJECT)
+				continue;
+			path = tmp(l, arena_printf(l->m->arena, "%s_%d_%s", l->jobs->prefix ? l->jobs->prefix
+				: "model", i, p->name));
+			if (write_file(path, p->data, p->size))
+				return cannot_write(l->d, path);
+			vec_push(l->m, &l->objects, (void *)path);
+		}
+	return X_OK;
+}
+
+/* Weights by .incbin, and for libraries the table of the runtime's functions under the prefix. */
+static void
+glue_text(Link *l, FILE *fp, bool api)
+{
+	const char *s;
+	int i;
+
+	for (i = 0; i < l->n; i++) {
+		if (!l->jobs[i].meta->nweights || l->jobs[i].weights_file)
+			continue;
+		s = symbol(l, &l->jobs[i], "weights");
+		fprintf(fp, "\t.section .rodata.weights, \"a\"\n\t.balign 64\n\t.globl %s\n\t.hidden %s\n"
+			"\t.type %s, %%object\n%s:\n\t.incbin \"%s/weights%d\"\n\t.size %s, . - %s\n",
+			s, s, s, s, l->dir, i, s, s);
+	}
+	if (api) {
+		s = symbol(l, &l->jobs[0], "tcc_api");
+		fprintf(fp, "\t.section .data.rel.ro, \"aw\"\n\t.balign 8\n\t.globl %s\n\t.type %s, %%object\n%s:\n"
+			"\t.long %d, %d\n\t.quad tcc_load, tcc_unload, tcc_inst_error, tcc_context_new, "
+			"tcc_context_free\n\t.quad tcc_error, tcc_run, tcc_times, tcc_arena_bytes\n\t.size %s, . - %s\n",
+			s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
+	}
+	fprintf(fp, "\t.section .note.GNU-stack, \"\", %%progbits\n");
+}
+
+_Static_assert(sizeof(TccUserApi) == 8 + 9 * sizeof(void *), "the glue lists every function");
+
+static int
+glue(Link *l, bool api)
+{
+	const char *src = tmp(l, "glue.s"), *obj;
+	bool weights = false, ok = true;
+	FILE *fp;
+	int i;
+
+	for (i = 0; i < l->n && ok; i++) {
+		if (!l->jobs[i].meta->nweights || l->jobs[i].weights_file)
+			continue;
+		weights = true;
+		fp = fopen(tmp(l, arena_printf(l->m->arena, "weights%d", i)), "wb");
+		ok = fp && meta_write_weights(l->jobs[i].meta, fp) == 0;
+		if (fp)
+			ok = fclose(fp) == 0 && ok;
+	}
+	if (ok && !weights && !api)
+		return X_OK;
+	fp = ok ? fopen(src, "w") : NULL;
+	if (fp)
+		glue_text(l, fp, api);
+	if (!fp || fclose(fp))
+		return cannot_write(l->d, src);
+	obj = tmp(l, arena_printf(l->m->arena, "%s_data.o", l->jobs->prefix ? l->jobs->prefix : "model"));
+	arg(l, "%s", l->cc);
+	arg(l, "-c");
+	arg(l, "-o");
+	arg(l, "%s", obj);
+	arg(l, "%s", src);
+	vec_push(l->m, &l->objects, (void *)obj);
+	return run(l);
+}
+
+/* ---- the header beside a library ----------------------------------------------------------------------------- */
+
+static void
+port_lines(FILE *fp, const Job *job, const char *kind, const TccTable *t)
+{
+	const unsigned char *meta = job->meta->bytes;
+	const TccMeta *h = (const TccMeta *)(const void *)meta;
+	const TccPort *p = (const TccPort *)(const void *)(meta + t->offset);
+	const TccDim *d;
+	const char *prefix = job->prefix ? job->prefix : "model";
+	uint32_t i;
+	int k;
+
+	fprintf(fp, "enum {\n");
+	for (i = 0; i < t->count; i++, p++) {
+		fprintf(fp, "\t%s_%s_%s,\t/* \"%s\": ", prefix, kind, (const char *)meta + p->ident,
+			(const char *)meta + p->name);
+		fprintf(fp, "%s", p->kind == TCC_TENSOR ? dtypes[dtype_of_onnx((int)p->dtype)].text
+			: p->kind == TCC_SEQUENCE ? "sequence" : p->kind == TCC_MAP ? "map" : "none");
+		if (p->rank >= 0)
+			fprintf(fp, "[");
+		d = (const TccDim *)(const void *)(meta + h->dims.offset) + p->dims;
+		for (k = 0; k < p->rank; k++, d++) {
+			fprintf(fp, "%s", k ? ", " : "");
+			if (d->size >= 0)
+				fprintf(fp, "%lld", (long long)d->size);
+			else
+				fprintf(fp, "%s", d->symbol ? (const char *)meta + d->symbol : "?");
+		}
+		fprintf(fp, "%s%s */\n", p->rank >= 0 ? "]" : "", p->optional ? ", optional" : "");
+	}
+	fprintf(fp, "\t%s_%s_count\n};\n\n", prefix, kind);
+}
+
+static int
+header(Link *l, const char *path)
+{
+	const Job *job = l->jobs;
+	const char *prefix = job->prefix ? job->prefix : "model";
+	const struct tcc_embed *abi = embedded("runtime/abi.h");
+	const TccMeta *h = (const TccMeta *)(const void *)job->meta->bytes;
+	size_t size;
+	char *text = NULL, *name = arena_printf(l->m->arena, "%s", path), *dot = strrchr(name, '.');
+	FILE *fp = open_memstream(&text, &size);
+	int r;
+
+	if (!fp)
+		abort();
+	fprintf(fp, "/* The compiled model %s: positions of its inputs and outputs, and how to call it. */\n"
+		"#ifndef TCC_MODEL_%s_H\n#define TCC_MODEL_%s_H\n\n", job->m->name ? job->m->name : prefix,
+		prefix, prefix);
+	fprintf(fp, "%s\n", abi ? (const char *)abi->data : "#include <tcc-ml/abi.h>");
+	fprintf(fp, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+	fprintf(fp, "extern const TccModel %s_tcc_model;\nextern const TccUserApi %s_tcc_api;\n\n", prefix, prefix);
+	port_lines(fp, job, "in", &h->inputs);
+	port_lines(fp, job, "out", &h->outputs);
+	fprintf(fp, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
+	fclose(fp);
+	if (dot && !strchr(dot, '/'))
+		*dot = 0;
+	name = arena_printf(l->m->arena, "%s.h", name);
+	r = write_file(name, text, size) ? cannot_write(l->d, name) : X_OK;
+	free(text);
+	return r;
+}
+
+/* ---- artefacts -------------------------------------------------------------------------------------------------- */
+
+static void
+common_args(Link *l, const char *path)
+{
+	int i;
+
+	arg(l, "%s", l->cc);
+	arg(l, "-o");
+	arg(l, "%s", path);
+	for (i = 0; i < l->objects.n; i++)
+		arg(l, "%s", (char *)l->objects.at[i]);
+	arg(l, "-Wl,--gc-sections,--build-id=none,-z,noseparate-code,-z,noexecstack");
+	if (!l->jobs->keep_symbols)
+		arg(l, "-s");
+}
+
+/* Devices that the runtime must be able to open. */
+static void
+device_args(Link *l)
+{
+	bool dl = false;
+	int i;
+
+	for (i = 0; i < l->n; i++) {
+		if (l->jobs[i].machine->kind == M_CPU)
+			continue;
+		arg(l, "-Wl,-u,%s", l->jobs[i].simulate ? "tcc_device_sim"
+			: l->jobs[i].machine->kind == M_HIP ? "tcc_device_hip" : "tcc_device_cuda");
+		dl = true;
+	}
+	arg(l, "%s", tmp(l, "libtcc_rt.a"));
+	arg(l, "-pthread");
+	arg(l, "-lm");
+	if (dl)
+		arg(l, "-ldl");
+}
+
+static int
+program(Link *l, const char *path)
+{
+	common_args(l, path);
+	if (l->jobs->use_static)
+		arg(l, "-static");
+	device_args(l);
+	return run(l);
+}
+
+static int
+shared(Link *l, const char *path)
+{
+	const char *script = tmp(l, "exports");
+	char *text = arena_printf(l->m->arena, "{ global: %s; %s; local: *; };\n",
+		symbol(l, l->jobs, "tcc_model"), symbol(l, l->jobs, "tcc_api"));
+	int r;
+
+	if (write_file(script, text, strlen(text)))
+		return cannot_write(l->d, script);
+	common_args(l, path);
+	arg(l, "-shared");
+	arg(l, "-Wl,-z,defs,--version-script=%s", script);
+	device_args(l);
+	r = run(l);
+	return r ? r : header(l, path);
+}
+
+static int
+archive(Link *l, const char *path)
+{
+	int i, r;
+
+	arg(l, "%s", l->ar);
+	arg(l, "rcsD");
+	arg(l, "%s", tmp(l, "libtcc_rt.a"));
+	for (i = 0; i < l->objects.n; i++)
+		arg(l, "%s", (char *)l->objects.at[i]);
+	r = run(l);
+	if (r)
+		return r;
+	/* by copy: the folder may be on another file system */
+	arg(l, "cp");
+	arg(l, "%s", tmp(l, "libtcc_rt.a"));
+	arg(l, "%s", path);
+	r = run(l);
+	return r ? r : header(l, path);
+}
+
+static int
+object(Link *l, const char *path)
+{
+	int i;
+
+	arg(l, "%s", l->cc);
+	arg(l, "-r");
+	arg(l, "-nostdlib");
+	arg(l, "-o");
+	arg(l, "%s", path);
+	for (i = 0; i < l->objects.n; i++)
+		arg(l, "%s", (char *)l->objects.at[i]);
+	return run(l);
+}
+
+/* Text of one job, as it is. */
+static int
+text_out(Job *job, const char *path)
+{
+	int i;
+
+	for (i = 0; i < job->nparts; i++)
+		if (job->parts[i].kind == PART_TEXT)
+			return write_file(path, job->parts[i].data, job->parts[i].size)
+				? cannot_write(job->m->diag, path) : X_OK;
+	return X_BUG;
+}
+
+static int
+build(Link *l, const char *path)
+{
+	EmitKind kind = l->jobs->kind;
+	int r = X_OK;
+
+	if (!find_tools(l))
+		return X_UNSUPPORTED;
+	r = write_parts(l);
+	if (!r)
+		r = glue(l, kind == EMIT_SO || kind == EMIT_A);
+	if (!r && kind != EMIT_OBJ)
+		r = runtime(l, tmp(l, "libtcc_rt.a"));
+	if (r)
+		return r;
+	switch (kind) {
+	case EMIT_EXE: return program(l, path);
+	case EMIT_SO: return shared(l, path);
+	case EMIT_A: return archive(l, path);
+	default: return object(l, path);
+	}
+}
+
+int
+link_native(Job *jobs, int n, const char *path)
+{
+	Link l = {.jobs = jobs, .n = n, .m = jobs->m, .d = jobs->m->diag};
+	const char *base = getenv("TMPDIR");
+	char *w;
+	int r;
+
+	if (jobs->kind == EMIT_LLVM || jobs->kind == EMIT_ASM)
+		return text_out(jobs, path);
+	snprintf(l.dir, sizeof l.dir, "%s/tcc-ml.XXXXXX", base && *base ? base : "/tmp");
+	if (!mkdtemp(l.dir))
+		return cannot_write(l.d, l.dir);
+	r = build(&l, path);
+	remove_all(l.dir);
+	if (!r && jobs->weights_file && jobs->meta->nweights) {
+		w = arena_printf(jobs->m->arena, "%s.weights", path);
+		r = meta_write_weights_file(jobs->meta, w, jobs->m->diag);
+	}
+	return r;
+}

@@ -1,0 +1,120 @@
+/*
+ * Inside of the LLVM target (llvm*.c): the state of a function that is being written, and what its
+ * files offer each other. Nothing else includes llvm-c.
+ *
+ * Values: an expression is an LLVM scalar, or inside a vector loop a vector of that loop's lanes
+ * when it varies over it. Registers hold bool as i1, integers as such, f32 and f64 as such, every
+ * other float type as the integer of its bits. Memory holds bool and sub-byte types as a byte.
+ * Varying index values are <n x i32> where their range allows, else <n x i64>.
+ */
+#ifndef TCC_LLVM_H
+#define TCC_LLVM_H
+
+#include <llvm-c/Core.h>
+#include <llvm-c/TargetMachine.h>
+#include "codegen.h"
+
+typedef LLVMValueRef Val;
+typedef LLVMTypeRef Ty;
+typedef LLVMBasicBlockRef Block;
+
+/* A unit of code generation with its own context: some of the kernels, or the plan. */
+typedef struct Chunk {
+	Job *job;
+	LLVMContextRef cx;
+	LLVMModuleRef mod;
+	LLVMTargetMachineRef tm;
+	const char *name;      /* in messages */
+	const char *text;      /* the kernels' names and nodes, for a fatal error of LLVM's */
+	char *out;             /* object or assembly, malloc'ed */
+	size_t size;
+	char *error;           /* message, malloc'ed */
+} Chunk;
+
+/* Where a buffer of the kernel lies. */
+typedef struct Mem {
+	Val base;              /* pointer, dominating every use */
+	Ty elem;               /* memory type */
+	int lanes;             /* > 0: private to the lanes of a vector loop, lane last */
+	int align;             /* of base */
+	LLVMMetadataRef scope, noalias; /* alias.scope and noalias lists, or NULL */
+} Mem;
+
+typedef struct Fn {
+	Chunk *c;
+	Module *m;
+	const Machine *t;
+	const Kernel *k;
+	LLVMContextRef cx;
+	LLVMModuleRef mod;
+	LLVMBuilderRef b;
+	Val fn, err;
+	Block entry, body;     /* allocas go to entry's end, before `body` */
+	Map env;               /* axis, sym, let, call -> Val */
+	Map depth;             /* axis, let -> loop depth + 1, as a pointer */
+	Map mem;               /* buffer -> Mem */
+	Map consts;            /* unrolled axis -> Node: its present value */
+	int nconsts;
+	int loops;             /* depth of loops here */
+	/* values of expressions since the statement began, undone at the end of a branch */
+	Map memo;
+	Node **log;
+	int nlog, logcap;
+	/* the vector loop around, if any */
+	Node *vaxis;
+	int lanes;
+	Val mask;              /* <lanes x i1>, NULL: all */
+	Map varies;            /* node -> 1 no, 2 yes */
+	unsigned md_scope, md_noalias, md_invariant;
+	const char *why;       /* what could not be written: a bug */
+	/* host plan: its parameter and api table; values of a plan in several functions */
+	Val run, api, frame;
+	Block leave;           /* where a break goes */
+	Map slots;             /* let, call, buffer at the plan's top -> place in the frame + 1 */
+} Fn;
+
+/* ---- llvm_expr.c ---- */
+Val ex(Fn *, Node *);                        /* value of a scalar expression */
+Val ex_index(Fn *, Node *);                  /* uniform index value as i64 */
+Val ex_lanes(Fn *, Node *);                  /* the same, as a vector of the loop's lanes */
+Val splat(Fn *, Val, int lanes);
+Val combine(Fn *, Comb, DType, Val, Val);
+Val intrinsic(Fn *, const char *name, Ty overload, Ty overload2, int n, Val *args);
+Ty reg_type(Fn *, DType);
+Ty mem_type(LLVMContextRef, DType);
+Ty vec_of(Ty, int lanes);
+bool is_vec(Val);
+Val i64c(Fn *, int64_t);
+bool varies(Fn *, Node *);
+int memo_mark(Fn *);
+void memo_undo(Fn *, int mark);
+Val bug(Fn *, const char *what);             /* notes it and returns poison of i64 */
+bool has_effect(Node *);                     /* may fault or report: loads, bounds */
+Block new_block(Fn *, const char *name);
+
+/* ---- llvm_mem.c ---- */
+Val ld(Fn *, Node *load, Val passthru);      /* passthru: value of masked-off lanes, or NULL */
+Val ld_or(Fn *, Node *load, Val cond, Node *other);  /* cond ? load : other, without a branch */
+void st(Fn *, Node *store);
+bool st_vector_ok(Fn *, Node *store);
+Val fold(Fn *, Node *);
+Val local(Fn *, Ty, const char *name);       /* an alloca in the entry block */
+
+/* ---- llvm_fn.c ---- */
+void emit_region(Fn *, Region *);
+void emit_stmt(Fn *, Node *);
+void fn_begin(Fn *, Chunk *, const char *symbol, Ty type);   /* the builder stands in the body */
+void fn_end(Fn *, const char *what);         /* after the last return; reports what failed */
+Val emit_kernel(Chunk *, const Kernel *, const char *symbol);
+
+/* ---- llvm_plan.c ---- */
+void plan_stmt(Fn *, Node *);                /* call, while, break */
+Val plan_value(Fn *, Node *);                /* of a let or call in another function of the plan */
+Val emit_plan(Chunk *, const char *symbol);
+
+/* ---- llvm_model.c ---- */
+/* The descriptor with its tables in the chunk's module; kernels[i]: symbol of kernel i. */
+void emit_model(Chunk *, char *const *kernels, int image_kind, const char *plan);
+char *needs_of(Module *, const Machine *);
+
+#endif

@@ -1,0 +1,405 @@
+/* Kernels made by hand, compiled in memory for this machine, against plain C. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "codegen/codegen.h"
+#include "runtime/abi.h"
+#include "kernels.h"
+#include <check.h>             /* last: it has a macro `fail` */
+
+typedef struct Ctx {
+	Diag diag;
+	Module *m;
+	Job job;
+	Jit *jit;
+	TccKernelFn *fn;
+} Ctx;
+
+static const char *target = "native";
+
+static Module *
+begin(Ctx *c)
+{
+	*c = (Ctx){.diag = {.out = stderr}};
+	c->m = module_new(&c->diag);
+	return c->m;
+}
+
+static void
+compile(Ctx *c, Kernel *k)
+{
+	vec_push(c->m, &c->m->kernels, k);
+	c->m->plan = region_new(c->m, "plan");
+	c->job = (Job){.m = c->m, .machine = machine_of(c->m, target), .level = 2, .prefix = "t"};
+	c->m->machine = c->job.machine;
+	c->jit = jit_load(&c->job);
+	ck_assert_ptr_nonnull(c->jit);
+	c->fn = jit_model(c->jit)->kernels[0];
+}
+
+static void
+end(Ctx *c)
+{
+	jit_free(c->jit);
+	job_free(&c->job);
+	module_free(c->m);
+}
+
+static float *
+floats(int n, int seed)
+{
+	float *p = aligned_alloc(64, ((size_t)n * 4 + 63) / 64 * 64 + 64);
+	int i;
+
+	for (i = 0; i < n; i++)
+		p[i] = (float)((i * 7 + seed * 13) % 31 - 15) / 8;
+	return p;
+}
+
+static void
+run(Ctx *c, int nbufs, void **bufs, int64_t sym, int64_t begin, int64_t end, int32_t *err)
+{
+	static unsigned char scratch[1 << 16] __attribute__((aligned(64)));
+
+	(void)nbufs;
+	c->fn((void *const *)bufs, &sym, begin, end, scratch, err);
+}
+
+START_TEST(axpy)
+{
+	Ctx c;
+	float *x = floats(1001, 1), *y = floats(1000, 2), *w = floats(1000, 2);
+	int32_t err = 0;
+	int i;
+
+	begin(&c);
+	compile(&c, k_axpy(c.m, false));
+	run(&c, 2, (void *[]){x, y}, 1000, 0, 600, &err);
+	run(&c, 2, (void *[]){x, y}, 1000, 600, 1000, &err);
+	for (i = 0; i < 1000; i++)
+		ck_assert_float_eq(y[i], w[i] + x[1000] * x[i]);
+	end(&c);
+}
+END_TEST
+
+/* y[i] = x[i] * 3 where i < n, in vectors of 16 with a masked tail. */
+START_TEST(tail)
+{
+	Ctx c;
+	Module *m = begin(&c);
+	Node *n = x_sym(m, "n", 0, INT32_MAX - 1), *u, *v, *i;
+	Node *b[2] = {buf(m, "x", DT_F32, n), buf(m, "y", DT_F32, n)};
+	Kernel *k = kernel(m, "tail", 2, b, 1, 1, &n);
+	Region *r = cpu_frame(m, k, x_ceildiv(m, n, kidx(m, 16)), &u), *in;
+	float *x = floats(64, 1), *y = floats(64, 2), *w = floats(64, 2);
+	int32_t err = 0;
+	int j, len;
+
+	r = loop(m, r, F_VECTOR, 16, &v);
+	i = x_add(m, x_muli(m, u, 16), v);
+	in = region_new(m, "then");
+	l_when(m, r, x_lt(m, i, n), in, NULL);
+	store1(m, in, b[1], i, x_mul(m, load1(m, b[0], i), x_flt(m, DT_F32, 3)));
+	compile(&c, k);
+	for (len = 0; len < 40; len++) {
+		memcpy(y, w, 64 * 4);
+		run(&c, 2, (void *[]){x, y}, len, 0, (len + 15) / 16, &err);
+		for (j = 0; j < 64; j++)
+			ck_assert_float_eq(y[j], j < len ? 3 * x[j] : w[j]);
+	}
+	end(&c);
+}
+END_TEST
+
+START_TEST(softmax)
+{
+	Ctx c;
+	int rows = 5, r, i;
+	float *x = floats(rows * ROW, 3), *y = floats(rows * ROW, 4);
+	int32_t err = 0;
+	double most, sum;
+
+	begin(&c);
+	compile(&c, k_softmax(c.m, false));
+	run(&c, 2, (void *[]){x, y}, rows, 0, rows, &err);
+	for (r = 0; r < rows; r++) {
+		most = -INFINITY;
+		sum = 0;
+		for (i = 0; i < ROW; i++)
+			most = fmax(most, x[r * ROW + i]);
+		for (i = 0; i < ROW; i++)
+			sum += exp(x[r * ROW + i] - most);
+		for (i = 0; i < ROW; i++)
+			ck_assert_double_eq_tol(y[r * ROW + i], exp(x[r * ROW + i] - most) / sum, 1e-7);
+	}
+	end(&c);
+}
+END_TEST
+
+START_TEST(matmul)
+{
+	Ctx c;
+	float *a = floats(MM * MM, 1), *b = floats(MM * MM, 2), *y = floats(MM * MM, 3);
+	int32_t err = 0;
+	int i, j, k;
+	double s;
+
+	begin(&c);
+	compile(&c, k_matmul_cpu(c.m));
+	run(&c, 3, (void *[]){a, b, y}, 0, 0, MM / 4, &err);
+	for (i = 0; i < MM; i++)
+		for (j = 0; j < MM; j++) {
+			for (s = 0, k = 0; k < MM; k++)
+				s += (double)a[i * MM + k] * b[k * MM + j];
+			ck_assert_double_eq_tol(y[i * MM + j], s, 1e-3);
+		}
+	end(&c);
+}
+END_TEST
+
+START_TEST(gather)
+{
+	Ctx c;
+	float *table = floats(100, 1), *y = floats(64, 2);
+	int64_t index[64];
+	unsigned char mask[64];
+	int32_t err = 0;
+	int i, at;
+
+	begin(&c);
+	compile(&c, k_gather(c.m, false));
+	for (i = 0; i < 64; i++) {
+		index[i] = (i * 37) % 100;
+		mask[i] = i % 3 != 0;
+		if (!mask[i])
+			index[i] = INT64_MAX / 2;    /* not read, so no error */
+	}
+	run(&c, 4, (void *[]){table, index, mask, y}, 64, 0, 8, &err);
+	ck_assert_int_eq(err, 0);
+	for (i = 0; i < 64; i++)
+		ck_assert_float_eq(y[i], mask[i] ? table[index[i]] * table[index[i]] + table[index[i]] : -1);
+	index[4] = 100;
+	index[5] = -1;
+	mask[4] = mask[5] = 1;
+	run(&c, 4, (void *[]){table, index, mask, y}, 64, 0, 8, &err);
+	ck_assert_int_eq(err, 1);
+	for (i = 4; i < 6; i++) {
+		at = i == 4 ? 99 : 0;
+		ck_assert_float_eq(y[i], table[at] * table[at] + table[at]);
+	}
+	end(&c);
+}
+END_TEST
+
+static uint16_t
+half_of(float v)
+{
+	uint16_t h;
+
+	data_set(&h, DT_F16, 0, (Num){.f = v});
+	return h;
+}
+
+START_TEST(half)
+{
+	static uint16_t x[65536], y[65536];
+	Ctx c;
+	int32_t err = 0;
+	Data d = {.count = 65536, .size = sizeof x, .bytes = x};
+	float v, w;
+	int i;
+
+	for (i = 0; i < 65536; i++)
+		x[i] = (uint16_t)i;
+	begin(&c);
+	compile(&c, k_half(c.m, false));
+	run(&c, 2, (void *[]){x, y}, 65536, 0, 65536 / 8, &err);
+	for (i = 0; i < 65536; i++) {
+		v = (float)data_get(&d, DT_F16, i).f * 2.0f + 1;
+		w = v > 0 ? v : v != v ? v : 0;
+		if (w != w)
+			ck_assert_msg((y[i] & 0x7fff) > 0x7c00, "%04x -> %04x", x[i], y[i]);
+		else
+			ck_assert_msg(y[i] == half_of(w), "%04x -> %04x, not %04x", x[i], y[i], half_of(w));
+	}
+	end(&c);
+}
+END_TEST
+
+START_TEST(int8)
+{
+	int8_t x[256], y[256];
+	Ctx c;
+	int32_t err = 0;
+	int i;
+	float f;
+
+	for (i = 0; i < 256; i++)
+		x[i] = (int8_t)i;
+	begin(&c);
+	compile(&c, k_int8(c.m, false));
+	run(&c, 2, (void *[]){x, y}, 256, 0, 32, &err);
+	for (i = 0; i < 256; i++) {
+		f = rintf(x[i] * 1.5f);
+		f = f > 127 ? 127 : f < -128 ? -128 : f;
+		ck_assert_int_eq(y[i], (int8_t)((int8_t)f - (int8_t)(x[i] + x[i])));
+	}
+	end(&c);
+}
+END_TEST
+
+/* Every scalar operation on special values, against num_eval, as vectors and alone. */
+
+static Kernel *
+op_kernel(Module *m, OpCode op, DType from, DType to, int arity, int n, bool vector)
+{
+	Node *size = kidx(m, n), *u, *v = kidx(m, 0), *i, *in[3], *y;
+	Node *b[4] = {buf(m, "a", from, size), buf(m, "b", from, size), buf(m, "c", from, size),
+		buf(m, "y", to, size)};
+	Kernel *k = kernel(m, "op", 4, b, 1, 0, NULL);
+	Region *r = cpu_frame(m, k, kidx(m, n / 16), &u);
+	int j;
+
+	r = loop(m, r, vector ? F_VECTOR : F_SERIAL, 16, &v);
+	i = x_add(m, x_muli(m, u, 16), v);
+	for (j = 0; j < 3; j++)
+		in[j] = load1(m, b[j], i);
+	y = x_op(m, op, arity, in, to);
+	store1(m, r, b[3], i, y);
+	return k;
+}
+
+static int
+specials(DType d, Num *v)
+{
+	static const double f[] = {0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.75, 1e10, -1e10, 1e-40, 127.5, 128,
+		-128.5, 255.5, 65504, 65520, 3e38, -3e38, INFINITY, -INFINITY, NAN, 2147483648.0, -2147483649.0,
+		9.3e18, 0x1p-24, 0x1.8p-25, 448, 464, 480};
+	int n = 0, i;
+	int64_t k;
+
+	if (dt_float(d)) {
+		for (i = 0; i < (int)(sizeof f / sizeof *f); i++)
+			v[n++].f = num_round(d, f[i]).f;
+		return n;
+	}
+	for (i = 0; i < 32; i++) {
+		k = i < 12 ? i - 5 : i < 22 ? (int64_t)(1ull << (i * 3 - 3)) - 1 : -(int64_t)(1ull << (i * 2));
+		v[n++] = num_cast(d, DT_I64, (Num){.i = i == 30 ? INT64_MIN : i == 31 ? INT64_MAX : k});
+	}
+	return n;
+}
+
+static bool
+same(DType d, Num a, Num b)
+{
+	if (dt_float(d))
+		return (a.f != a.f && b.f != b.f) || (a.f == b.f && signbit(a.f) == signbit(b.f));
+	return a.i == b.i;
+}
+
+static void
+check_op(OpCode op, DType from, DType to, int arity, bool vector)
+{
+	Num v[64], in[3], want, got;
+	int n = specials(from, v), total = n * n, i, j;
+	unsigned char *p[4];
+	Ctx c;
+	int32_t err = 0;
+	Data d;
+
+	total = (total + 15) / 16 * 16;
+	for (j = 0; j < 4; j++)
+		p[j] = calloc((size_t)total, 16);
+	for (i = 0; i < total; i++)
+		for (j = 0; j < 3; j++)
+			data_set(p[j], from, i, v[(j == 0 ? i : j == 1 ? i / n : i * 5 + 3) % n]);
+	begin(&c);
+	compile(&c, op_kernel(c.m, op, from, to, arity, total, vector));
+	run(&c, 4, (void **)p, 0, 0, total / 16, &err);
+	for (i = 0; i < total; i++) {
+		for (j = 0; j < 3; j++) {
+			d = (Data){.count = total, .bytes = p[j]};
+			in[j] = data_get(&d, from, i);
+		}
+		d.bytes = p[3];
+		got = data_get(&d, to, i);
+		if (!num_eval(op, to, from, in, &want))
+			continue;
+		if (dt_float(to))
+			want = num_round(to, want.f);
+		ck_assert_msg(same(to, got, want), "%s %s -> %s%s: (%g %lld, %g %lld, %g) gives %g %lld, not %g %lld",
+			core_op(op)->name, dtypes[from].text, dtypes[to].text, vector ? " in a vector" : "",
+			in[0].f, (long long)in[0].i, in[1].f, (long long)in[1].i, in[2].f, got.f, (long long)got.i,
+			want.f, (long long)want.i);
+	}
+	for (j = 0; j < 4; j++)
+		free(p[j]);
+	end(&c);
+}
+
+START_TEST(arithmetic)
+{
+	static const struct { OpCode op; int arity; bool ints, floats; } ops[] = {
+		{O_ADD, 2, 1, 1}, {O_SUB, 2, 1, 1}, {O_MUL, 2, 1, 1}, {O_DIV, 2, 1, 1}, {O_REM, 2, 1, 0},
+		{O_FLOORDIV, 2, 1, 0}, {O_MOD, 2, 1, 0}, {O_MIN, 2, 1, 1}, {O_MAX, 2, 1, 1}, {O_NEG, 1, 1, 1},
+		{O_ABS, 1, 1, 1}, {O_LT, 2, 1, 1}, {O_LE, 2, 1, 1}, {O_EQ, 2, 1, 1}, {O_NE, 2, 1, 1},
+		{O_AND, 2, 1, 0}, {O_OR, 2, 1, 0}, {O_XOR, 2, 1, 0}, {O_NOT, 1, 1, 0}, {O_SHL, 2, 1, 0},
+		{O_SHR, 2, 1, 0}, {O_SQRT, 1, 0, 1}, {O_FLOOR, 1, 0, 1}, {O_CEIL, 1, 0, 1}, {O_TRUNC, 1, 0, 1},
+		{O_RINT, 1, 0, 1}, {O_FMA, 3, 0, 1}, {O_POPCNT, 1, 1, 0},
+	};
+	static const DType types[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_F32, DT_F64};
+	DType d = types[_i % 10];
+	bool compare;
+	size_t i;
+
+	for (i = 0; i < sizeof ops / sizeof *ops; i++) {
+		if (dt_float(d) ? !ops[i].floats : !ops[i].ints)
+			continue;
+		compare = ops[i].op >= O_LT && ops[i].op <= O_NE;
+		check_op(ops[i].op, d, compare ? DT_BOOL : d, ops[i].arity, _i < 10);
+	}
+}
+END_TEST
+
+START_TEST(casts)
+{
+	static const DType types[] = {DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64,
+		DT_F32, DT_F64, DT_F16, DT_BF16, DT_F8E4M3FN, DT_F8E4M3FNUZ, DT_F8E5M2, DT_F8E5M2FNUZ, DT_F8E8M0};
+	int n = sizeof types / sizeof *types, i;
+	DType from = types[_i % n];
+
+	for (i = 0; i < n; i++)
+		if (types[i] != from && (!dt_small(from) || types[i] == DT_F32) && (!dt_small(types[i]) || from == DT_F32))
+			check_op(O_CAST, from, types[i], 1, _i < n);
+}
+END_TEST
+
+int
+main(int argc, char **argv)
+{
+	Suite *s = suite_create("llvm");
+	TCase *t = tcase_create("kernels");
+	SRunner *r;
+	int bad;
+
+	if (argc > 1)
+		target = argv[1];
+	tcase_set_timeout(t, 120);
+	tcase_add_test(t, axpy);
+	tcase_add_test(t, tail);
+	tcase_add_test(t, softmax);
+	tcase_add_test(t, matmul);
+	tcase_add_test(t, gather);
+	tcase_add_test(t, half);
+	tcase_add_test(t, int8);
+	tcase_add_loop_test(t, arithmetic, 0, 20);
+	tcase_add_loop_test(t, casts, 0, 36);
+	suite_add_tcase(s, t);
+	r = srunner_create(s);
+	srunner_run_all(r, CK_NORMAL);
+	bad = srunner_ntests_failed(r);
+	srunner_free(r);
+	return bad != 0;
+}
