@@ -52,7 +52,8 @@ fold(Build *b, OpCode op, Node **x)
 	int i;
 
 	for (i = 1; i < b->nin; i++)
-		r = x2(b->m, op, r, x[i]);
+		if (x[i])
+			r = x2(b->m, op, r, x[i]);
 	return r;
 }
 
@@ -66,7 +67,11 @@ static Node *build_max(Build *b) { return map(b, max_of); }
 static Node *
 mean_of(Build *b, Node **x)
 {
-	return x2(b->m, O_DIV, fold(b, O_ADD, x), x_int(b->m, x[0]->type->dtype, b->nin));
+	int i, n = 0;
+
+	for (i = 0; i < b->nin; i++)
+		n += x[i] != NULL;
+	return x2(b->m, O_DIV, fold(b, O_ADD, x), x_int(b->m, x[0]->type->dtype, n));
 }
 
 static Node *build_mean(Build *b) { return map(b, mean_of); }
@@ -223,6 +228,8 @@ cast_to(Build *b, DType to, Node *x)
 {
 	bool saturate = attr_int(b, "saturate") != 0;
 
+	if (dt_float(x->type->dtype) && dt_int(to) && dtypes[to].bits < 8)      /* these wrap, as numpy's do */
+		x = x_cast(b->m, DT_I32, x);
 	if (to == DT_F8E8M0 && x->type->dtype != DT_F8E8M0)
 		return cast_e8m0(b->m, x, attr_str(b, "round_mode"), saturate);
 	return saturate ? x_cast(b->m, to, x) : cast_wrap_f8(b->m, to, x);

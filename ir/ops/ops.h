@@ -4,7 +4,7 @@
 
 #include "../ir.h"
 
-extern const Op ops_elementwise[], ops_reduce[], ops_contract[], ops_shape[];
+extern const Op ops_elementwise[], ops_reduce[], ops_contract[], ops_shape[], ops_index[], ops_order[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -38,5 +38,11 @@ Node *reshape(Module *, Node *x, int rank, Node *const *dims);
 bool spatial_attr(Build *, const char *name, int n, int64_t none, int64_t *v);
 /* A sum over axes in the element's type, half types accumulated in f32. */
 Node *sum_over(Module *, int n, Node *const *axes, Node *body);
+
+/* index.c, order.c */
+/* The indices below n for which `mark` (over axis) holds, in order: i64[their number]. */
+Node *places_of(Build *, Node *n, Node *axis, Node *mark);
+/* Running comb along an axis; half types accumulate in f32. */
+Node *running(Build *, Comb, Node *x, int axis, bool exclusive, bool reverse);
 
 #endif

@@ -59,52 +59,171 @@ sum_over(Module *m, int n, Node *const *axes, Node *body)
 	return reduce_over(m, COMB_SUM, n, axes, body);
 }
 
-/* y[outer] = comb over the axes that are on. An axis known only at run time keeps its place in the
- * result with extent on ? 1 : dim, and is reduced over on ? dim : 1. */
-static Node *
-reduce(Build *b, Comb c)
-{
-	Module *m = b->m;
-	Node *x = b->in[0], *on[MAX_RANK], *out[MAX_RANK], *red[MAX_RANK], *idx[MAX_RANK], *ext, *body;
-	int rank = rank_of(x), i, nout = 0, nred = 0;
-	bool keep = attr_int(b, "keepdims") != 0, noop = attr_int(b, "noop_with_empty_axes") != 0;
+/* ---- the reductions --------------------------------------------------------------------------- */
 
-	if (!axes_mask(b, b->nin > 1 ? b->in[1] : NULL, NULL, rank, !noop, on))
-		return NULL;
-	for (i = 0; i < rank; i++) {
-		if (on[i]->code != O_NUM && !keep)
-			return unsupported(b, "axes known only at run time need keepdims=1");
+/*
+ * The axes of a reduction of x. An axis known only at run time keeps its place in the result with
+ * extent on ? 1 : dim, and is reduced over on ? dim : 1.
+ */
+typedef struct Axes { int nout, nred; Node *out[MAX_RANK], *red[MAX_RANK], *idx[MAX_RANK]; } Axes;
+
+static Axes
+axes_of(Module *m, Node *x, Node *const *on, bool keep)
+{
+	Axes a = {0};
+	Node *one = x_idx(m, 1), *dim;
+	int i;
+
+	for (i = 0; i < rank_of(x); i++) {
+		dim = dim_of(x, i);
 		if (is_intv(on[i], 0)) {
-			idx[i] = out[nout++] = x_axis(m, dim_of(x, i));
+			a.idx[i] = a.out[a.nout++] = x_axis(m, dim);
 		} else if (is_intv(on[i], 1)) {
 			if (keep)
-				out[nout++] = x_axis(m, x_idx(m, 1));
-			idx[i] = red[nred++] = x_axis(m, dim_of(x, i));
+				a.out[a.nout++] = x_axis(m, one);
+			a.idx[i] = a.red[a.nred++] = x_axis(m, dim);
 		} else {
-			ext = x_select(m, on[i], x_idx(m, 1), dim_of(x, i));
-			out[nout++] = x_axis(m, ext);
-			red[nred++] = x_axis(m, x_select(m, on[i], dim_of(x, i), x_idx(m, 1)));
-			idx[i] = x_select(m, on[i], red[nred - 1], out[nout - 1]);
+			a.out[a.nout++] = x_axis(m, x_select(m, on[i], one, dim));
+			a.red[a.nred++] = x_axis(m, x_select(m, on[i], dim, one));
+			a.idx[i] = x_select(m, on[i], a.red[a.nred - 1], a.out[a.nout - 1]);
 		}
 	}
-	body = x_read(m, x, idx);
-	body = reduce_over(m, c, nred, red, body);
-	return t_tensor(m, nout, out, body);
+	return a;
 }
 
-static Node *build_sum(Build *b)  { return reduce(b, COMB_SUM); }
-static Node *build_prod(Build *b) { return reduce(b, COMB_PROD); }
-static Node *build_max(Build *b)  { return reduce(b, COMB_MAX); }
-static Node *build_min(Build *b)  { return reduce(b, COMB_MIN); }
+/* A reduction of f(element), finished by g; both may be absent. */
+typedef struct Form {
+	Comb comb;
+	bool real;             /* computes in f64 where the elements are integers */
+	Node *(*f)(Module *, Node *element);
+	Node *(*g)(Module *, Node *result, Node *count);
+} Form;
 
-#define RED "(x: num, axes: i64?) {keepdims: int = 1, noop_with_empty_axes: int = 0} -> y"
+static Node *square(Module *m, Node *x) { return x_mul(m, x, x); }
+static Node *magnitude(Module *m, Node *x) { return x1(m, O_ABS, x); }
+static Node *root(Module *m, Node *s, Node *n) { (void)n; return x1(m, O_SQRT, s); }
+static Node *logarithm(Module *m, Node *s, Node *n) { (void)n; return x1(m, O_LOG, s); }
+
+static Node *
+quotient(Module *m, Node *s, Node *n)
+{
+	return x2(m, O_DIV, s, x_cast(m, s->type->dtype, n));
+}
+
+static DType
+form_type(const Form *f, DType d)
+{
+	if (dt_float(d))
+		return dt_small(d) && f->comb != COMB_MAX && f->comb != COMB_MIN ? DT_F32 : d;
+	return f->real ? DT_F64 : d;
+}
+
+/* keep: axes of the operand's rank stay; else dropped. */
+static Node *
+reduce(Module *m, const Form *f, Node *x, Node *const *on, bool keep)
+{
+	Axes a = axes_of(m, x, on, keep);
+	DType d = dtype_of(x), c = form_type(f, d);
+	Node *e = x_cast(m, c, x_read(m, x, a.idx)), *count = x_idx(m, 1);
+	int i;
+
+	for (i = 0; i < a.nred; i++)
+		count = x_mul(m, count, a.red[i]->in[0]);
+	e = x_reduce(m, f->comb, a.nred, a.red, f->f ? f->f(m, e) : e);
+	return t_tensor(m, a.nout, a.out, x_cast(m, d, f->g ? f->g(m, e, count) : e));
+}
+
+static bool
+reduce_args(Build *b, Node **on, bool *keep)
+{
+	int rank = rank_of(b->in[0]), i;
+	bool noop = attr_int(b, "noop_with_empty_axes") != 0;
+
+	*keep = attr_int(b, "keepdims") != 0;
+	if (!axes_mask(b, b->in[1], NULL, rank, !noop, on))
+		return false;
+	for (i = 0; i < rank; i++)
+		if (on[i]->code != O_NUM && !*keep) {
+			unsupported(b, "axes known only at run time need keepdims=1");
+			return false;
+		}
+	return true;
+}
+
+static Node *
+build_form(Build *b, const Form *f)
+{
+	Node *on[MAX_RANK];
+	bool keep;
+
+	return reduce_args(b, on, &keep) ? reduce(b->m, f, b->in[0], on, keep) : NULL;
+}
+
+static Node *build_sum(Build *b)  { return build_form(b, &(Form){COMB_SUM, false, NULL, NULL}); }
+static Node *build_prod(Build *b) { return build_form(b, &(Form){COMB_PROD, false, NULL, NULL}); }
+static Node *build_mean(Build *b) { return build_form(b, &(Form){COMB_SUM, false, NULL, quotient}); }
+static Node *build_l1(Build *b) { return build_form(b, &(Form){COMB_SUM, false, magnitude, NULL}); }
+static Node *build_l2(Build *b) { return build_form(b, &(Form){COMB_SUM, true, square, root}); }
+static Node *build_squares(Build *b) { return build_form(b, &(Form){COMB_SUM, false, square, NULL}); }
+static Node *build_log_sum(Build *b) { return build_form(b, &(Form){COMB_SUM, true, NULL, logarithm}); }
+
+static Node *
+build_max(Build *b)
+{
+	bool truth = dtype_of(b->in[0]) == DT_BOOL;
+
+	return build_form(b, &(Form){truth ? COMB_OR : COMB_MAX, false, NULL, NULL});
+}
+
+static Node *
+build_min(Build *b)
+{
+	bool truth = dtype_of(b->in[0]) == DT_BOOL;
+
+	return build_form(b, &(Form){truth ? COMB_AND : COMB_MIN, false, NULL, NULL});
+}
+
+/* max + log(sum(exp(x - max))), where an infinite maximum is not subtracted. */
+static Node *
+build_log_sum_exp(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *on[MAX_RANK], *top, *e, *t, *finite;
+	DType d = dtype_of(x), c = form_type(&(Form){.comb = COMB_SUM, .real = true}, d);
+	bool keep;
+	Axes a;
+
+	if (!reduce_args(b, on, &keep))
+		return NULL;
+	top = reduce(m, &(Form){.comb = COMB_MAX}, x, on, keep);
+	a = axes_of(m, x, on, keep);
+	t = x_cast(m, c, x_read(m, top, a.out));
+	finite = x_lt(m, x1(m, O_ABS, t), x_flt(m, c, __builtin_inf()));
+	t = dt_float(d) ? x_select(m, finite, t, x_int(m, c, 0)) : t;
+	e = x_sub(m, x_cast(m, c, x_read(m, x, a.idx)), t);
+	e = x_reduce(m, COMB_SUM, a.nred, a.red, x1(m, O_EXP, e));
+	return t_tensor(m, a.nout, a.out, x_cast(m, d, x_add(m, t, x1(m, O_LOG, e))));
+}
+
+#define RED(types) "(x: " types ", axes: i64?) {keepdims: int = 1, noop_with_empty_axes: int = 0} -> y"
 
 const Op ops_reduce[] = {
-	BUILD("reduce_sum",  "ReduceSum",  13, RED, build_sum,  "sum over axes"),
-	BUILD("reduce_prod", "ReduceProd", 18, RED, build_prod, "product over axes"),
-	BUILD("reduce_max",  "ReduceMax",  20, RED, build_max,  "maximum over axes"),
-	BUILD("reduce_min",  "ReduceMin",  20, RED, build_min,  "minimum over axes"),
+	BUILD("reduce_sum",  "ReduceSum",  13, RED("num"), build_sum,  "sum over axes"),
+	BUILD("reduce_prod", "ReduceProd", 18, RED("num"), build_prod, "product over axes"),
+	BUILD("reduce_max",  "ReduceMax",  20, RED("num|bool"), build_max,  "maximum over axes"),
+	BUILD("reduce_min",  "ReduceMin",  20, RED("num|bool"), build_min,  "minimum over axes"),
+	BUILD("reduce_mean", "ReduceMean", 18, RED("num"), build_mean, "mean over axes"),
+	BUILD("reduce_l1",   "ReduceL1",   18, RED("num"), build_l1,   "sum of magnitudes over axes"),
+	BUILD("reduce_l2",   "ReduceL2",   18, RED("num"), build_l2,   "root of the sum of squares over axes"),
+	BUILD("reduce_sum_square", "ReduceSumSquare", 18, RED("num"), build_squares, "sum of squares over axes"),
+	BUILD("reduce_log_sum", "ReduceLogSum", 28, RED("num"), build_log_sum, "logarithm of the sum over axes"),
+	BUILD("reduce_log_sum_exp", "ReduceLogSumExp", 28, RED("num"), build_log_sum_exp,
+		"logarithm of the sum of exponentials over axes"),
 	COMP("softmax", "Softmax", 13, "(x: float) {axis: int = -1} -> y",
-		"e = exp(x - reduce_max(x, [axis])); e / reduce_sum(e, [axis])", "exp(x) normalised along an axis"),
+		"f = acc(x); e = exp(f - reduce_max(f, [axis])); cast(e / reduce_sum(e, [axis]), type(x))",
+		"exp(x) normalised along an axis"),
+	COMP("log_softmax", "LogSoftmax", 13, "(x: float) {axis: int = -1} -> y",
+		"f = acc(x); s = f - reduce_max(f, [axis]); cast(s - log(reduce_sum(exp(s), [axis])), type(x))",
+		"logarithm of softmax"),
 	{0}
 };

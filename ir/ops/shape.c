@@ -98,19 +98,20 @@ for_dim(Module *m, int n, Node *const *axes, Node *const *list, int d, int rank,
 	return none;
 }
 
-/* axes (input or attribute) as index expressions; *axes NULL if there are none. */
+/* axes (input or attribute) as index expressions; *axes NULL and *n as it was if there are none. */
 static bool
 axes_arg(Build *b, Node *t, const char *attr, int rank, int *n, Node ***axes)
 {
 	const int64_t *v;
-	int i;
+	int i, k;
 
 	*axes = NULL;
 	if (t) {
 		if (!list_arg(b, t, "axes", n, axes))
 			return false;
-	} else if (attr && attr_ints(b, attr, n, &v)) {
-		*axes = NEWN(b->m, Node *, *n + 1);
+	} else if (attr && attr_ints(b, attr, &k, &v)) {
+		*n = k;
+		*axes = NEWN(b->m, Node *, k + 1);
 		for (i = 0; i < *n; i++)
 			(*axes)[i] = x_idx(b->m, v[i]);
 	}
@@ -303,7 +304,7 @@ static Node *
 drop_axes(Build *b, Node *const *gone, int left)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *keep[MAX_RANK], *rank[MAX_RANK], *axes[MAX_RANK], *idx[MAX_RANK];
+	Node *x = b->in[0], *keep[MAX_RANK] = {0}, *rank[MAX_RANK], *axes[MAX_RANK], *idx[MAX_RANK];
 	int n = rank_of(x), i;
 
 	for (i = 0; i < n; i++)
