@@ -553,7 +553,7 @@ static void cpu_params(CFn *c, const Kernel *k, const char *name)
 {
 	FILE *o = c->o;
 
-	fprintf(o, "static void %s(void *const *bufs, const i64 *syms, i64 begin, i64 end,\n"
+	fprintf(o, "TCC_ENTRY void %s(void *const *bufs, const i64 *syms, i64 begin, i64 end,\n"
 		"\tunsigned char *scratch, i32 *err)\n{\n", name);
 	for (int b = 0; b < k->nbufs; b++)
 		cfn_line(c, "%s%s *restrict %s = bufs[%d];", k->writes[b] ? "" : "const ",
@@ -708,6 +708,13 @@ CFile *cfile_new(Module *m, bool gpu)
 	if (!f->helpers || !f->out)
 		abort();
 	return f;
+}
+
+size_t cfile_size(CFile *f)
+{
+	fflush(f->out);
+	fflush(f->helpers);
+	return f->size + f->helpers_size;
 }
 
 char *cfile_finish(CFile *f, size_t *size)

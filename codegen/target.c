@@ -30,8 +30,15 @@ codegen_emit(Job *job)
 {
 	Diag *d = job->m->diag;
 
+	/* source of a CPU's program is C, and C has no assembler to embed weights with */
+	if (job->kind == EMIT_SRC) {
+		job->weights_file = true;
+		if (!job->weights_name)
+			job->weights_name = arena_printf(job->m->arena, "%s.weights", job->prefix ? job->prefix : "model");
+	}
 	if (!job->target)
-		job->target = target_for(job->machine);
+		job->target = job->kind == EMIT_SRC && job->machine->kind == M_CPU ? &target_c
+			: target_for(job->machine);
 	if (!job->target) {
 		diag_error(d, X_UNSUPPORTED, NULL, "no code generator for target %s", job->machine->name);
 		return X_UNSUPPORTED;

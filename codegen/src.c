@@ -1,0 +1,192 @@
+/*
+ * The `src` artefact: a folder with the program's source, the runtime's, the weights and a Makefile
+ * that builds the program with the user's own tools.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "codegen/codegen.h"
+#include "codegen/embed.h"
+#include "codegen/tool.h"
+#include "runtime/abi.h"
+
+typedef struct Folder {
+	Job *job;
+	const char *path;
+	FILE *objects;         /* the Makefile's list */
+	int code;
+} Folder;
+
+static void put_file(Folder *f, const char *name, const void *data, size_t size)
+{
+	Module *m = f->job->m;
+	const char *path = arena_printf(m->arena, "%s/%s", f->path, name);
+
+	if (f->code)
+		return;
+	for (const char *p = strchr(name, '/'); p; p = strchr(p + 1, '/'))
+		mkdir(arena_printf(m->arena, "%s/%.*s", f->path, (int)(p - name), name), 0777);
+	if (write_file(path, data, size)) {
+		diag_error(m->diag, X_TOOL, NULL, "cannot write %s: %s", path, strerror(errno));
+		f->code = X_TOOL;
+	}
+}
+
+static void put_object(Folder *f, const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	fprintf(f->objects, " \\\n\t%.*s.o", (int)(dot - name), name);
+}
+
+static bool ends(const char *s, const char *tail)
+{
+	size_t n = strlen(s), k = strlen(tail);
+	return n >= k && !strcmp(s + n - k, tail);
+}
+
+/* Does this target's program need the file of the runtime? */
+static bool wanted(const Job *job, const char *name)
+{
+	static const char device[] = "runtime/device/";
+
+	if (strncmp(name, "runtime/", 8))
+		return false;
+	if (strncmp(name, device, sizeof device - 1) || ends(name, ".h"))
+		return true;
+	name += sizeof device - 1;
+	if (!strncmp(name, "sim", 3) || !machine_gpu(job->machine))
+		return false;
+	return strncmp(name, job->machine->kind == M_CUDA ? "hip" : "cuda", 3) != 0;
+}
+
+static void put_runtime(Folder *f)
+{
+	for (const struct tcc_embed *e = tcc_embed; e->name; e++) {
+		if (!wanted(f->job, e->name))
+			continue;
+		put_file(f, ends(e->name, "/tcc_dev.h") ? "tcc_dev.h" : e->name, e->data, e->size);
+		if (ends(e->name, ".c"))
+			put_object(f, e->name);
+	}
+}
+
+static void put_parts(Folder *f)
+{
+	for (int k = 0; k < f->job->nparts; k++) {
+		Part *p = &f->job->parts[k];
+		if (p->kind != PART_TEXT)
+			continue;
+		put_file(f, p->name, p->data, p->size);
+		if (ends(p->name, ".c"))
+			put_object(f, p->name);
+	}
+}
+
+/* ---- the Makefile ---------------------------------------------------------------------------------- */
+
+static const char head[] =
+	"# Builds the program from its source: `make`. CC and CFLAGS%s are yours to choose.\n"
+	"# The flags below are not: they keep the compiler to the arithmetic of the model.\n"
+	"CC = cc\n"
+	"CFLAGS = -O2\n"
+	"FLAGS = -std=gnu11 -I. -D_GNU_SOURCE -ftree-vectorize -ffp-contract=off -fno-math-errno \\\n"
+	"\t-fno-trapping-math -fno-strict-aliasing -ffunction-sections -fdata-sections\n";
+
+static const char tail[] =
+	"\n"
+	"%s: $(OBJS)\n"
+	"\t$(CC) $(CFLAGS) -Wl,--gc-sections -o $@ $(OBJS) $(LDFLAGS) -lpthread%s -lm\n"
+	"\n"
+	"%%.o: %%.c\n"
+	"\t$(CC) $(FLAGS) $(CFLAGS) -c -o $@ $<\n"
+	"\n"
+	"clean:\n"
+	"\trm -f %s $(OBJS)%s\n"
+	"\n"
+	".PHONY: clean\n";
+
+static const char cuda_rules[] =
+	"\n"
+	"NVCC = nvcc\n"
+	"ARCH = %s\n"
+	"NVFLAGS = -std=c++17 --fmad=false -I.\n"
+	"\n"
+	"model.o: kernels.%s.bin kernels.compute_%s.bin\n"
+	"\n"
+	"kernels.%s.bin: kernels.cu tcc_dev.h\n"
+	"\t$(NVCC) $(NVFLAGS) -arch=$(ARCH) -cubin -o $@ kernels.cu\n"
+	"\n"
+	"kernels.compute_%s.bin: kernels.cu tcc_dev.h\n"
+	"\t$(NVCC) $(NVFLAGS) -arch=$(ARCH) -ptx -o $@ kernels.cu\n";
+
+static const char hip_rules[] =
+	"\n"
+	"HIPCC = clang-22\n"
+	"ARCH = %s\n"
+	"HIPFLAGS = -x hip -std=c++17 --cuda-device-only --no-gpu-bundle-output -O3 \\\n"
+	"\t-ffp-contract=off -mcode-object-version=5 -nogpulib -nogpuinc -I.\n"
+	"\n"
+	"model.o: kernels.%s.bin\n"
+	"\n"
+	"kernels.%s.bin: kernels.hip tcc_dev.h\n"
+	"\t$(HIPCC) $(HIPFLAGS) --offload-arch=$(ARCH) -o $@ kernels.hip\n";
+
+static void put_makefile(Folder *f, const char *objects)
+{
+	const Machine *t = f->job->machine;
+	const char *name = f->job->prefix ? f->job->prefix : "model", *arch = t->name;
+	char *text = NULL;
+	size_t size;
+	FILE *o = open_memstream(&text, &size);
+
+	if (!o)
+		abort();
+	fprintf(o, head, t->kind == M_CUDA ? ", NVCC" : t->kind == M_HIP ? ", HIPCC" : "");
+	fprintf(o, "OBJS =%s\n", objects);
+	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name, machine_gpu(t) ? " kernels.*.bin" : "");
+	if (t->kind == M_CUDA)
+		fprintf(o, cuda_rules, arch, arch, arch + 3, arch, arch + 3);
+	else if (t->kind == M_HIP)
+		fprintf(o, hip_rules, arch, arch, arch);
+	fclose(o);
+	put_file(f, "Makefile", text, size);
+	free(text);
+}
+
+static void put_weights(Folder *f)
+{
+	const Meta *meta = f->job->meta;
+
+	if (f->code || !meta->nweights)
+		return;
+	f->code = meta_write_weights_file(meta, arena_printf(f->job->m->arena, "%s/%s", f->path,
+		f->job->weights_name), f->job->m->diag);
+}
+
+int src_link(Job *job, int n, const char *path)
+{
+	Folder f = { .job = job, .path = path };
+	char *objects = NULL;
+	size_t size;
+
+	if (n != 1) {
+		diag_error(job->m->diag, X_USAGE, NULL, "--emit src takes one target");
+		return X_USAGE;
+	}
+	if (mkdir(path, 0777) && errno != EEXIST) {
+		diag_error(job->m->diag, X_TOOL, NULL, "cannot make the folder %s: %s", path, strerror(errno));
+		return X_TOOL;
+	}
+	f.objects = open_memstream(&objects, &size);
+	if (!f.objects)
+		abort();
+	put_parts(&f);
+	put_runtime(&f);
+	fclose(f.objects);
+	put_makefile(&f, objects);
+	free(objects);
+	put_weights(&f);
+	return f.code;
+}
