@@ -91,7 +91,8 @@ $(RT_LIB): $(RT_OBJS)
 	@mkdir -p $(@D); rm -f $@
 	@$(AR) rcsD $@ $^
 
-$(B)/obj/codegen/llvm%.o: INCS += -I$(LLVM_INC)
+$(B)/obj/codegen/llvm.o: INCS += -I$(LLVM_INC)
+$(B)/obj/codegen/llvm_%.o: INCS += -I$(LLVM_INC)
 
 define compile
 @echo "CC $@"
@@ -164,7 +165,8 @@ FUZZ_FLAGS := -fsanitize=address,undefined -g -O1
 
 fuzz: $(FUZZERS)
 
-build/fuzz/obj/codegen/llvm%.o: INCS += -I$(LLVM_INC)
+build/fuzz/obj/codegen/llvm.o: INCS += -I$(LLVM_INC)
+build/fuzz/obj/codegen/llvm_%.o: INCS += -I$(LLVM_INC)
 build/fuzz/obj/%.o: %.c | $(DEPS_TEST) $(GEN_HDRS)
 	@mkdir -p $(@D)
 	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link $(INCS) $(PKG_INC) -c -o $@ $<
