@@ -115,6 +115,81 @@ bool tcc_pool_cold(const TccPool *p);   /* a run would have to wake a thread */
 /* Whether this CPU has the comma-separated features; the first missing one is put into err. */
 int tcc_cpu_check(const char *needs, TccErr *err);
 
+/* --- file.c: values in files ------------------------------------------------------------- */
+
+typedef struct TccBytes {
+	const uint8_t *p;
+	uint64_t n;
+} TccBytes;
+
+/* Bytes that grow; after an append without memory, failed is set and all appends do nothing. */
+typedef struct TccBuf {
+	uint8_t *p;
+	uint64_t n, cap;
+	bool failed;
+} TccBuf;
+
+uint8_t *tcc_buf_add(TccBuf *b, const void *p, uint64_t n);     /* p NULL: room for n; NULL: failed */
+void tcc_buf_free(TccBuf *b);
+
+/* What a file should hold. All zero but rank -1: whatever it says itself. */
+typedef struct TccWant {
+	uint32_t kind;          /* TccKind; TCC_NONE: a tensor, if the format does not tell */
+	uint32_t elem_kind;     /* of a sequence */
+	uint32_t dtype;
+	uint32_t key_dtype;     /* of maps */
+	bool optional;          /* .pb holds an OptionalProto */
+	int rank;               /* -1: not known */
+	const int64_t *dims;    /* -1: not known */
+} TccWant;
+
+/* An input's or output's; dims has room for TCC_MAX_RANK. */
+TccWant tcc_want(const TccModel *m, const TccPort *p, int64_t *dims);
+
+int tcc_read_file(const char *path, TccBuf *b, TccErr *err);
+int tcc_write_file(const char *path, const TccBuf *b, TccErr *err);
+
+/*
+ * Reads a value; the name's ending tells the format:
+ *   .npy        tensors. Types that numpy lacks are raw bits (V1, V2), as ml_dtypes writes them, or
+ *               the same as u1, u2; sub-byte elements take a byte each. Strings are U or S
+ *   .npz        its member `name`, or its only one; stored or deflated
+ *   .pb         TensorProto, or SequenceProto, OptionalProto, MapProto where one is wanted
+ *   .raw .bin   the elements, row-major, little-endian; one unknown dim is found from the size
+ *   .pgm .ppm .pnm   binary pictures (P5, P6) for [N,C,H,W], [N,H,W,C], [H,W,C] or [H,W] with N 1:
+ *               uint8 as they are, floats from 0 to 1; grey and colour are converted
+ *   .txt        strings, one a line; or numbers between white space
+ * Every length in the file is checked. Errors name the file.
+ */
+int tcc_read_value(const char *path, const char *name, const TccWant *want, TccValue *v,
+                   TccErr *err);
+int tcc_write_value(const char *path, const char *name, const TccValue *v, TccErr *err);
+
+/* The formats, from and to memory; their errors do not name the file. */
+int tcc_npy_read(TccBytes in, const TccWant *want, TccValue *v, TccErr *err);
+int tcc_npy_write(const TccValue *v, TccBuf *out, TccErr *err);
+int tcc_pb_read(TccBytes in, const TccWant *want, TccValue *v, TccErr *err);
+int tcc_pb_write(const TccValue *v, const char *name, TccBuf *out, TccErr *err);
+int tcc_pnm_read(TccBytes in, const TccWant *want, TccValue *v, TccErr *err);
+
+/* Zip archives. entry: its content, owned by *b. find: -1, or the place of name or name.npy. */
+typedef struct TccZip {
+	TccBytes file;
+	uint64_t at;            /* of the central directory */
+	uint32_t n;
+} TccZip;
+
+int tcc_zip_open(TccZip *z, TccBytes file, TccErr *err);
+int tcc_zip_name(const TccZip *z, uint32_t i, char *name, size_t size, TccErr *err);
+int64_t tcc_zip_find(const TccZip *z, const char *name);
+int tcc_zip_entry(const TccZip *z, uint32_t i, TccBuf *b, TccErr *err);
+int tcc_npz_write(uint32_t n, const char *const *names, const TccValue *values, TccBuf *out,
+                  TccErr *err);
+uint32_t tcc_crc32(const uint8_t *p, uint64_t n);
+
+/* Raw deflate data; false unless they make exactly out_n bytes. */
+bool tcc_inflate(TccBytes in, uint8_t *out, uint64_t out_n);
+
 /* --- devices ----------------------------------------------------------------------------- */
 
 /*

@@ -70,8 +70,10 @@ int tcc_map_new(TccValue *v, uint32_t dtype, TccErr *err)
 {
 	*v = (TccValue){.kind = TCC_MAP, .dtype = dtype};
 	v->u.map.keys = calloc(2, sizeof *v->u.map.keys);
-	if (!v->u.map.keys)
+	if (!v->u.map.keys) {
+		v->kind = TCC_NONE;
 		return tcc_no_memory(err, 2 * sizeof *v);
+	}
 	v->u.map.values = v->u.map.keys + 1;
 	return 0;
 }
