@@ -15,6 +15,7 @@
 #include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 #include "llvm.h"
+#include "tool.h"
 #include "runtime/abi.h"
 
 enum { CHUNK_KERNELS = 12, CHUNK_WEIGHT = 40000 };
@@ -277,12 +278,12 @@ find_equal(Module *m, int *same, size_t *weight)
 
 /* ---- emission -------------------------------------------------------------------------------------------- */
 
-typedef struct Work { Chunk *chunks; int n, next; pthread_mutex_t lock; } Work;
+typedef struct Queue { Chunk *chunks; int n, next; pthread_mutex_t lock; } Queue;
 
 static void *
 worker(void *arg)
 {
-	Work *w = arg;
+	Queue *w = arg;
 	int i;
 
 	for (;;) {
@@ -298,7 +299,7 @@ worker(void *arg)
 static void
 emit_all(Chunk *chunks, int n, int threads)
 {
-	Work w = {.chunks = chunks, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
+	Queue w = {.chunks = chunks, .n = n, .lock = PTHREAD_MUTEX_INITIALIZER};
 	pthread_t t[64];
 	int i, k = 0;
 
@@ -411,6 +412,8 @@ emit(Job *job)
 	char **names = NEWN(job->m, char *, n + 1);
 	Chunk *chunks = NEWN(job->m, Chunk, n + 2);
 
+	if (job->kind == EMIT_SRC)
+		return c_emit_text(job, TCC_IMAGE_NONE);
 	if (!meta_get(job))
 		return X_BUG;
 	find_equal(job->m, same, weight);
@@ -465,7 +468,7 @@ describe(const Machine *t, FILE *o)
 static int
 link_(Job *jobs, int n, const char *path)
 {
-	return link_native(jobs, n, path);
+	return jobs->kind == EMIT_SRC ? src_link(jobs, n, path) : link_native(jobs, n, path);
 }
 
 #define KIND(k) (1u << EMIT_##k)

@@ -1,4 +1,5 @@
 /* Kernels made by hand, compiled in memory for this machine, against plain C. */
+#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,6 +377,184 @@ START_TEST(casts)
 }
 END_TEST
 
+/* ---- whole models: y = 3 x + w over n, with a plan ------------------------------------------------ */
+
+static Node *
+array(Module *m, Region *r, int n, const int64_t *constant, Node *last)
+{
+	Node *len = kidx(m, n), *b = l_buffer(m, "args", DT_INDEX, SP_STACK, 1, &len), *at;
+	int i;
+
+	l_alloc(m, r, b);
+	for (i = 0; i < n; i++) {
+		at = kidx(m, i);
+		l_store(m, r, b, 1, &at, i == n - 1 ? last : kidx(m, constant[i]));
+	}
+	return b;
+}
+
+static void
+plan_call(Module *m, Region *r, const char *name, int n, Node *a, Node *b, Node *c, Node *d)
+{
+	Node *in[4] = {a, b, c, d};
+
+	l_call(m, r, name, n, in);
+}
+
+/* launches: how often the kernel runs (each adds to y). */
+static void
+small_model(Ctx *c, int launches)
+{
+	static float w[64];
+	Module *m = begin(c);
+	Node *n = x_sym(m, "n", 0, 64), *i, *zero = kidx(m, 0), *one = kidx(m, 1), *b[3], *dim;
+	Node *in[2] = {zero, zero}, *len;
+	const Type *t = ty_tensor(m, DT_F32, 1, &n);
+	static const int64_t args[] = {0, 1, 1, 8, 0, 2, 1, 0};
+	Plan *plan = NEW(m, Plan);
+	Region *r, *p;
+	Kernel *k;
+	Data *d;
+	int j;
+
+	for (j = 0; j < 64; j++)
+		w[j] = (float)j;
+	b[0] = buf(m, "x", DT_F32, n);
+	b[1] = buf(m, "w", DT_F32, kidx(m, 64));
+	b[2] = buf(m, "y", DT_F32, n);
+	k = kernel(m, "scale", 3, b, 1, 1, &n);
+	r = cpu_frame(m, k, n, &i);
+	store1(m, r, b[2], i, x_add(m, x_mul(m, load1(m, b[0], i), x_flt(m, DT_F32, 3)), load1(m, b[1], i)));
+	vec_push(m, &m->kernels, k);
+	m->main->params = NEWN(m, Node *, 1);
+	m->main->params[0] = t_param(m, "x", t, 0);
+	m->main->nparams = 1;
+	m->main->results = m->main->params;
+	m->main->nresults = 1;
+	m->in_names = NEWN(m, const char *, 1);
+	m->out_names = NEWN(m, const char *, 1);
+	m->in_names[0] = "x";
+	m->out_names[0] = "y";
+	d = data_new(m, DT_F32, 64, w);
+	plan->nbufs = 3;
+	plan->bufs = NEWN(m, PlanBuf, 3);
+	plan->bufs[0] = (PlanBuf){.cls = BUF_INPUT, .dtype = DT_F32, .name = "x", .alias = -1, .size = -1, .offset = -1};
+	plan->bufs[1] = (PlanBuf){.cls = BUF_OUTPUT, .dtype = DT_F32, .name = "y", .alias = -1, .size = -1, .offset = -1};
+	plan->bufs[2] = (PlanBuf){.cls = BUF_WEIGHT, .dtype = DT_F32, .name = "w", .alias = -1, .size = 256, .data = d};
+	plan->in_buf = NEWN(m, int, 1);
+	plan->ntexts = 1;
+	plan->texts = NEWN(m, const char *, 1);
+	plan->texts[0] = "n is $0, more than $1";
+	m->memory = plan;
+	p = m->plan = region_new(m, "plan");
+	dim = l_call(m, p, "dim", 2, in);
+	plan_call(m, p, "check", 4, x_le(m, dim, kidx(m, 64)), zero, dim, kidx(m, 64));
+	plan_call(m, p, "place", 0, NULL, NULL, NULL, NULL);
+	len = array(m, p, 1, NULL, dim);
+	plan_call(m, p, "output", 4, zero, one, one, len);
+	for (j = 0; j < launches; j++) {
+		Node *a = array(m, p, 8, args, dim), *at = zero;
+
+		l_store(m, p, a, 1, &at, dim);
+		/* the kernel's buffers: x, w, y are the plan's 0, 2, 1 */
+		plan_call(m, p, "launch", 2, zero, a, NULL, NULL);
+	}
+	c->job = (Job){.m = m, .machine = machine_of(m, target), .level = 2, .prefix = "small"};
+	m->machine = c->job.machine;
+}
+
+static void
+run_small(const TccModel *model, int n, int want)
+{
+	TccInst *inst = NULL;
+	TccContext *ctx = NULL;
+	int64_t shape = n;
+	float *x = floats(n, 1);
+	TccValue in = {.kind = TCC_TENSOR, .dtype = TCC_F32}, out = {0};
+	int i, r;
+
+	in.u.tensor = (TccTensor){.data = x, .device_type = TCC_DEV_CPU, .ndim = 1, .code = 2, .bits = 32, .lanes = 1,
+		.shape = &shape};
+	r = tcc_load(model, NULL, &inst);
+	ck_assert_msg(!r, "%s", tcc_inst_error(inst));
+	ck_assert_int_eq(tcc_context_new(inst, &ctx), 0);
+	r = tcc_run(ctx, &in, 1, &out, 1);
+	ck_assert_msg(r == want, "%s", tcc_error(ctx));
+	if (!r) {
+		ck_assert_int_eq(out.u.tensor.shape[0], n);
+		for (i = 0; i < n; i++)
+			ck_assert_float_eq(((float *)out.u.tensor.data)[i], 3 * x[i] + (float)i);
+	}
+	tcc_context_free(ctx);
+	tcc_unload(inst);
+}
+
+START_TEST(plan)
+{
+	Ctx c;
+
+	small_model(&c, _i ? 450 : 1);    /* 450: the plan is cut in three */
+	c.jit = jit_load(&c.job);
+	ck_assert_ptr_nonnull(c.jit);
+	run_small(jit_model(c.jit), 50, TCC_OK);
+	run_small(jit_model(c.jit), 0, TCC_OK);
+	run_small(jit_model(c.jit), 65, TCC_BAD_DATA);
+	end(&c);
+}
+END_TEST
+
+static void *
+slurp(const char *path, size_t *size)
+{
+	FILE *fp = fopen(path, "rb");
+	char *p;
+
+	ck_assert_ptr_nonnull(fp);
+	fseek(fp, 0, SEEK_END);
+	*size = (size_t)ftell(fp);
+	rewind(fp);
+	p = malloc(*size);
+	ck_assert_int_eq(fread(p, 1, *size, fp), *size);
+	fclose(fp);
+	return p;
+}
+
+/* Every kind of artefact, twice: equal bytes; the shared object runs. */
+START_TEST(artefacts)
+{
+	static const EmitKind kinds[] = {EMIT_EXE, EMIT_SO, EMIT_A, EMIT_OBJ, EMIT_LLVM, EMIT_ASM};
+	char dir[] = "/tmp/tcc-test.XXXXXX", path[2][64];
+	size_t size[2];
+	void *bytes[2], *lib;
+	Ctx c;
+	int k;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	for (k = 0; k < 2; k++) {
+		snprintf(path[k], sizeof path[k], "%s/%d.out", dir, k);
+		small_model(&c, 2);
+		c.job.kind = kinds[_i];
+		c.job.jobs = k + 1;
+		ck_assert_int_eq(codegen_emit(&c.job), X_OK);
+		ck_assert_int_eq(codegen_link(&c.job, 1, path[k]), X_OK);
+		bytes[k] = slurp(path[k], &size[k]);
+		end(&c);
+	}
+	ck_assert_int_eq(size[0], size[1]);
+	ck_assert(memcmp(bytes[0], bytes[1], size[0]) == 0);
+	if (kinds[_i] == EMIT_SO) {
+		lib = dlopen(path[0], RTLD_NOW | RTLD_LOCAL);
+		ck_assert_msg(lib != NULL, "%s", dlerror());
+		run_small(dlsym(lib, "small_tcc_model"), 20, TCC_OK);
+		ck_assert_ptr_nonnull(dlsym(lib, "small_tcc_api"));
+	}
+	if (kinds[_i] == EMIT_EXE)
+		ck_assert_msg(size[0] < 100000, "%zu bytes", size[0]);
+	free(bytes[0]);
+	free(bytes[1]);
+}
+END_TEST
+
 int
 main(int argc, char **argv)
 {
@@ -396,6 +575,8 @@ main(int argc, char **argv)
 	tcase_add_test(t, int8);
 	tcase_add_loop_test(t, arithmetic, 0, 20);
 	tcase_add_loop_test(t, casts, 0, 36);
+	tcase_add_loop_test(t, plan, 0, 2);
+	tcase_add_loop_test(t, artefacts, 0, 6);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
