@@ -534,9 +534,11 @@ static Form form_of(Import *im, const OnnxNode *n, Node **in)
 	while (f.nin && !in[f.nin - 1])
 		f.nin--;
 	f.in = NEWN(im->m, Node *, f.nin + FORM_ROOM);
-	memcpy(f.in, in, sizeof *in * (size_t)f.nin);
+	if (f.nin)
+		memcpy(f.in, in, sizeof *in * (size_t)f.nin);
 	f.attr = NEWN(im->m, OnnxAttr, f.nattr + FORM_ROOM);
-	memcpy(f.attr, n->attr, sizeof *f.attr * (size_t)f.nattr);
+	if (f.nattr)
+		memcpy(f.attr, n->attr, sizeof *f.attr * (size_t)f.nattr);
 	return f;
 }
 

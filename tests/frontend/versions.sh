@@ -1,0 +1,16 @@
+#!/bin/sh
+# Old forms of operators, against onnxruntime and the text of their version.
+set -u
+tcc=${TCC_BUILD:-build}/tcc-ml
+py=build/venv/bin/python
+out=${TCC_TMP:-build/tests}/versions
+skip() {
+	echo "$1"
+	exit 77
+}
+[ -x "$tcc" ] || skip "no $tcc"
+[ -x $py ] || skip "no $py: run make deps"
+rm -rf "$out"
+$py tests/frontend/versions.py "$out" || exit 1
+"$tcc" verify -j "${TCC_JOBS:-2}" --rtol 1e-4 --atol 1e-5 "$out"/* >"$out.log" 2>&1
+grep -v '^PASS' "$out.log"
