@@ -25,7 +25,29 @@ Node *from_storage(Module *, DType, Node *stored);
 void rewrite_module(Module *, bool defs, Node *(*fn)(Module *, Node *, Node **in, Map *done, void *), void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
 
-/* ---- passes, in order ---------------------------------------------------------------------- */
+/* ---- passes.c: the passes in order --------------------------------------------------------- */
+
+typedef struct Pass {
+	const char *name;
+	Level needs, leaves;
+	bool optional;         /* may be disabled; left out at -O0 */
+	bool (*run)(Module *); /* false after errors */
+	const char *doc;
+} Pass;
+extern const Pass passes[];    /* ended by a NULL name */
+
+typedef struct PassOptions {
+	int level;             /* -O */
+	const char *only;      /* comma-separated names to run alone, or NULL: all */
+	const char *disabled, *stop;
+	FILE *time;            /* where --time-passes prints, or NULL */
+	void (*after)(Module *, Level, const char *pass, void *ctx);   /* --dump-after; may be NULL */
+	void *ctx;
+} PassOptions;
+
+/* From *level as far as the options say; m->machine set. Verifies after every pass. */
+bool run_passes(Module *, Level *level, const PassOptions *);
+
 
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */

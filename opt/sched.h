@@ -38,6 +38,8 @@ typedef struct Sched {
 	Plan *plan;
 	Vec bufs;              /* PlanBuf */
 	int nkernels;
+	bool gpu;
+	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */
 } Sched;
 
 /* A kernel under construction. */
@@ -103,5 +105,11 @@ bool contraction_of(Sched *, Node *tensor, Contraction *);
 /* ---- group.c ------------------------------------------------------------------------------------ */
 
 Vec make_groups(Sched *);                                  /* of Group, in order of execution within a home */
+
+
+/* ---- plan.c, place.c ------------------------------------------------------------------------------ */
+
+bool make_plan(Sched *);
+void place_static(Module *, Plan *);                       /* offsets of arena buffers of constant size */
 
 #endif

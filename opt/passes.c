@@ -1,0 +1,73 @@
+/* The passes in order. A pass is a row here, a file, and a test. */
+#include <string.h>
+#include <time.h>
+#include "sched.h"
+
+static bool
+pass_schedule(Module *m)
+{
+	Sched s = {.m = m, .mach = m->machine, .gpu = machine_gpu(m->machine)};
+	bool ok = make_plan(&s);
+
+	map_free(&s.storage);
+	map_free(&s.home);
+	return ok;
+}
+
+/* name, level it needs, level it leaves, can be left out, function, what it does */
+const Pass passes[] = {
+	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
+	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
+	{"schedule", LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule, "group, choose layouts, make kernels and the host plan"},
+	{0}
+};
+
+static bool
+listed(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+	const char *p = list;
+
+	while (p && (p = strstr(p, name))) {
+		if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
+			return true;
+		p += n;
+	}
+	return false;
+}
+
+static double
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+bool
+run_passes(Module *m, Level *level, const PassOptions *o)
+{
+	const Pass *p;
+	double t;
+
+	for (p = passes; p->name; p++) {
+		if (p->needs < *level || (o->only && !listed(o->only, p->name)))
+			continue;
+		if (p->optional && (listed(o->disabled, p->name) || o->level == 0))
+			continue;
+		t = now();
+		if (!p->run(m) || m->diag->errors)
+			return false;
+		*level = p->leaves;
+		if (o->time)
+			fprintf(o->time, "%-10s %8.1f ms\n", p->name, (now() - t) * 1e3);
+		if (o->after)
+			o->after(m, *level, p->name, o->ctx);
+		if (!module_verify(m, *level))
+			return false;
+		if (o->stop && strcmp(o->stop, p->name) == 0)
+			break;
+	}
+	return true;
+}
