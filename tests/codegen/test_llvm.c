@@ -377,6 +377,206 @@ START_TEST(casts)
 }
 END_TEST
 
+/* ---- a vector loop gives what the serial one gives -------------------------------------------------- */
+
+/* What a statement in the loop may look like: i is the unit, v the lane, n symbolic. */
+typedef struct Shape {
+	Module *m;
+	Region *r;             /* the vector loop's body */
+	Node *x, *ids, *bytes, *flags, *y, *z, *i, *v, *n;
+} Shape;
+
+static Node *
+at(Shape *s, int64_t scale)
+{
+	return x_add(s->m, x_muli(s->m, s->i, 16 * scale), x_muli(s->m, s->v, scale));
+}
+
+static void
+put(Shape *s, Node *value)
+{
+	store1(s->m, s->r, s->y, at(s, 1), value);
+}
+
+static Node *
+x_at(Shape *s, Node *i)
+{
+	return load1(s->m, s->x, i);
+}
+
+static void
+s_strides(Shape *s)
+{
+	Module *m = s->m;
+	Node *e = x_at(s, at(s, 2));
+
+	e = x_add(m, e, x_at(s, at(s, 3)));
+	e = x_add(m, e, x_at(s, x_sub(m, x_idx(m, 1000), at(s, 1))));
+	e = x_mul(m, e, x_at(s, s->i));
+	e = x_add(m, e, x_at(s, x_mod(m, at(s, 7), x_idx(m, 13))));
+	e = x_add(m, e, x_at(s, x_mul(m, s->v, s->n)));
+	put(s, e);
+}
+
+/* Padding: varying and uniform conditions guard reads out of range. */
+static void
+s_guards(Shape *s)
+{
+	Module *m = s->m;
+	Node *j = x_addi(m, at(s, 1), -20), *zero = x_flt(m, DT_F32, 0), *u = x_addi(m, s->i, -2), *e;
+
+	e = x_select(m, x_le(m, x_idx(m, 0), j), x_at(s, j), zero);
+	e = x_add(m, e, x_select(m, x_lt(m, at(s, 1), s->n), x_at(s, x_add(m, at(s, 1), x_idx(m, 5))), x_flt(m, DT_F32, 7)));
+	e = x_add(m, e, x_select(m, x_le(m, x_idx(m, 0), u), x_at(s, u), zero));
+	e = x_add(m, e, x_select(m, x_le(m, x_idx(m, 0), u), x_at(s, x_add(m, u, s->v)), x_flt(m, DT_F32, 2)));
+	e = x_add(m, e, x_select(m, x_lt(m, u, s->n), x_mul(m, x_at(s, x_muli(m, s->v, 3)), x_at(s, s->v)), x_at(s, s->v)));
+	e = x_add(m, e, x_select(m, x_lt(m, s->v, x_idx(m, 0)), x_at(s, x_idx(m, 1 << 30)), zero));
+	put(s, x_select(m, x_and(m, x_lt(m, j, s->n), x_ne(m, load1(m, s->flags, at(s, 1)), x_bool(m, false))), e,
+		x_select(m, x_lt(m, j, x_idx(m, 64)), x_at(s, x_max(m, j, x_idx(m, 0))), zero)));
+}
+
+static void
+s_gathers(Shape *s)
+{
+	Module *m = s->m;
+	Node *id = x_cast(m, DT_INDEX, load1(m, s->ids, at(s, 1))), *in[2] = {id, s->n};
+	Node *b = x_op(m, O_BOUND, 2, in, DT_NONE), *let = l_let(m, s->r, b);
+
+	put(s, x_add(m, x_at(s, let), x_cast(m, DT_F32, load1(m, s->bytes, x_add(m, let, s->v)))));
+}
+
+/* when with both sides, under a condition that varies; stores out of order. */
+static void
+s_when(Shape *s)
+{
+	Module *m = s->m;
+	Region *a = region_new(m, "a"), *b = region_new(m, "b"), *r = s->r, *c = region_new(m, "c");
+	Node *k = x_axis(m, x_idx(m, 3));
+
+	l_when(m, r, x_lt(m, x_at(s, at(s, 1)), x_flt(m, DT_F32, 0)), a, b);
+	s->r = a;
+	put(s, x_at(s, at(s, 2)));
+	s->r = b;
+	put(s, x_flt(m, DT_F32, 1));
+	l_for(m, b, F_SERIAL, k, c);
+	s->r = c;
+	store1(m, c, s->z, x_add(m, at(s, 3), k), x_cast(m, DT_U8, x_mul(m, x_at(s, at(s, 1)), x_cast(m, DT_F32, k))));
+}
+
+/* A lane's own tile: the index of the largest of 8, by an inner loop with a let and a when. */
+static void
+s_argmax(Shape *s)
+{
+	Module *m = s->m;
+	Node *best = tile(m, "best", DT_F32, SP_REG, 1, 0, 0), *arg = tile(m, "arg", DT_I64, SP_REG, 1, 0, 0);
+	Node *zero = x_idx(m, 0), *k = x_axis(m, x_idx(m, 8)), *e, *more, *old;
+	Region *in = region_new(m, "in");
+
+	l_alloc(m, s->r, best);
+	l_alloc(m, s->r, arg);
+	store1(m, s->r, best, zero, x_flt(m, DT_F32, -1000));
+	store1(m, s->r, arg, zero, x_int(m, DT_I64, -1));
+	l_for(m, s->r, F_SERIAL, k, in);
+	e = l_let(m, in, x_at(s, x_add(m, x_muli(m, k, 50), at(s, 1))));
+	more = l_let(m, in, x_lt(m, load1(m, best, zero), e));
+	old = load1(m, arg, zero);
+	store1(m, in, arg, zero, x_select(m, more, x_cast(m, DT_I64, k), old));
+	store1(m, in, best, zero, x_select(m, more, e, load1(m, best, zero)));
+	put(s, x_cast(m, DT_F32, load1(m, arg, zero)));
+	store1(m, s->r, s->z, at(s, 1), x_cast(m, DT_U8, x_at(s, x_cast(m, DT_INDEX, load1(m, arg, zero)))));
+}
+
+/* A table in a lane's own tile, indexed by what varies; unrolled loops with floordiv. */
+static void
+s_table(Shape *s)
+{
+	Module *m = s->m;
+	Node *t = tile(m, "t", DT_F32, SP_REG, 4, 0, 0), *k = x_axis(m, x_idx(m, 4)), *sum = x_flt(m, DT_F32, 0);
+	Region *in = region_new(m, "in");
+
+	l_alloc(m, s->r, t);
+	l_for(m, s->r, F_UNROLL, k, in);
+	store1(m, in, t, k, x_at(s, x_fdiv(m, x_add(m, x_muli(m, k, 16), s->v), x_idx(m, 16))));
+	sum = x_add(m, load1(m, t, x_mod(m, x_cast(m, DT_INDEX, load1(m, s->bytes, at(s, 1))), x_idx(m, 4))), sum);
+	put(s, sum);
+}
+
+static void
+s_bools(Shape *s)
+{
+	Module *m = s->m;
+	Node *f = load1(m, s->flags, at(s, 1)), *g = x_lt(m, x_at(s, at(s, 1)), x_flt(m, DT_F32, 0));
+
+	put(s, x_cast(m, DT_F32, x_or(m, x_and(m, f, g), x_not(m, f))));
+	store1(m, s->r, s->z, at(s, 1), x_cast(m, DT_U8, x2(m, O_XOR, f, g)));
+	store1(m, s->r, s->flags, at(s, 1), x_not(m, g));
+}
+
+static void
+s_integers(Shape *s)
+{
+	Module *m = s->m;
+	Node *b = load1(m, s->bytes, at(s, 1)), *i = x_cast(m, DT_I32, load1(m, s->ids, at(s, 1))), *h;
+
+	h = x_cast(m, DT_I32, x_cast(m, DT_I8, b));
+	h = x2(m, O_DIV, x_mul(m, i, h), x_sub(m, h, x_int(m, DT_I32, 3)));
+	h = x_add(m, h, x_mod(m, i, x_int(m, DT_I32, -7)));
+	put(s, x_cast(m, DT_F32, h));
+	store1(m, s->r, s->z, at(s, 1), x2(m, O_SHR, b, x_int(m, DT_U8, 3)));
+}
+
+static void (*const shapes[])(Shape *) = {s_strides, s_guards, s_gathers, s_when, s_argmax, s_table, s_bools, s_integers};
+
+enum { SIZE = 4096 };
+
+static void
+run_shape(void (*make)(Shape *), ForKind kind, void **bufs, int32_t *err)
+{
+	Ctx c;
+	Module *m = begin(&c);
+	Node *n = x_sym(m, "n", 0, INT32_MAX - 1), *size = kidx(m, SIZE);
+	Node *b[6] = {buf(m, "x", DT_F32, size), buf(m, "ids", DT_I64, size), buf(m, "bytes", DT_U8, size),
+		buf(m, "flags", DT_BOOL, size), buf(m, "y", DT_F32, size), buf(m, "z", DT_U8, size)};
+	Kernel *k = kernel(m, "shape", 6, b, 3, 1, &n);
+	Shape s = {.m = m, .x = b[0], .ids = b[1], .bytes = b[2], .flags = b[3], .y = b[4], .z = b[5], .n = n};
+
+	s.r = loop(m, cpu_frame(m, k, kidx(m, 10), &s.i), kind, 16, &s.v);
+	make(&s);
+	compile(&c, k);
+	run(&c, 6, bufs, 100, 0, 10, err);
+	end(&c);
+}
+
+START_TEST(lanes)
+{
+	void *bufs[2][6];
+	int32_t err[2] = {0};
+	int i, k;
+
+	for (k = 0; k < 2; k++) {
+		bufs[k][0] = floats(SIZE, 5);
+		bufs[k][1] = calloc(SIZE, 8);
+		bufs[k][2] = calloc(SIZE, 1);
+		bufs[k][3] = calloc(SIZE, 1);
+		bufs[k][4] = calloc(SIZE, 4);
+		bufs[k][5] = calloc(SIZE, 1);
+		for (i = 0; i < SIZE; i++) {
+			((int64_t *)bufs[k][1])[i] = (i * 37 + 11) % 103;
+			((unsigned char *)bufs[k][2])[i] = (unsigned char)(i * 29);
+			((unsigned char *)bufs[k][3])[i] = i % 3 == 1;
+		}
+		run_shape(shapes[_i], k ? F_VECTOR : F_SERIAL, bufs[k], &err[k]);
+	}
+	ck_assert_int_eq(err[0], err[1]);
+	for (i = 0; i < SIZE; i++) {
+		ck_assert_msg(((float *)bufs[0][4])[i] == ((float *)bufs[1][4])[i], "y[%d]: %g, in a vector %g", i,
+			((float *)bufs[0][4])[i], ((float *)bufs[1][4])[i]);
+		ck_assert_msg(((unsigned char *)bufs[0][5])[i] == ((unsigned char *)bufs[1][5])[i], "z[%d]", i);
+		ck_assert_msg(((unsigned char *)bufs[0][3])[i] == ((unsigned char *)bufs[1][3])[i], "flags[%d]", i);
+	}
+}
+END_TEST
+
 /* ---- whole models: y = 3 x + w over n, with a plan ------------------------------------------------ */
 
 static Node *
@@ -575,6 +775,7 @@ main(int argc, char **argv)
 	tcase_add_test(t, int8);
 	tcase_add_loop_test(t, arithmetic, 0, 20);
 	tcase_add_loop_test(t, casts, 0, 36);
+	tcase_add_loop_test(t, lanes, 0, sizeof shapes / sizeof *shapes);
 	tcase_add_loop_test(t, plan, 0, 2);
 	tcase_add_loop_test(t, artefacts, 0, 6);
 	suite_add_tcase(s, t);
