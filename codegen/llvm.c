@@ -37,8 +37,8 @@ fatal(const char *reason)
 	_exit(X_BUG);
 }
 
-static void
-init(const char *triple)
+void
+llvm_init(const char *triple)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -71,7 +71,7 @@ target_machine(const Machine *t, int level, char **error)
 	LLVMTargetMachineRef tm;
 	LLVMTargetRef target;
 
-	init(t->triple);
+	llvm_init(t->triple);
 	if (LLVMGetTargetFromTriple(t->triple, &target, error))
 		return NULL;
 	o = LLVMCreateTargetMachineOptions();

@@ -117,4 +117,6 @@ Val emit_plan(Chunk *, const char *symbol);
 void emit_model(Chunk *, char *const *kernels, int image_kind, const char *plan);
 char *needs_of(Module *, const Machine *);
 
+void llvm_init(const char *triple);           /* makes the triple's back end known */
+
 #endif

@@ -80,6 +80,7 @@ jit_load(Job *job)
 	LLVMMemoryBufferRef buf;
 	LLVMOrcExecutorAddress at;
 	LLVMErrorRef e;
+	char *triple;
 	int i;
 
 	if (!j)
@@ -91,6 +92,9 @@ jit_load(Job *job)
 		free(j);
 		return NULL;
 	}
+	triple = LLVMGetDefaultTargetTriple();
+	llvm_init(triple);
+	LLVMDisposeMessage(triple);
 	e = LLVMOrcCreateLLJIT(&j->jit, NULL);
 	if (e)
 		return failed(j, job, "cannot start the linker in memory", e);

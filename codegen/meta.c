@@ -397,6 +397,7 @@ finish(Lay *l)
 	h.kernels = table(&out, &l->kernels, sizeof(TccKernel));
 	h.buffers = table(&out, &l->buffers, sizeof(TccBuffer));
 	h.texts = table(&out, &l->texts, sizeof(TccString));
+	grow(&out, 8);         /* the last byte is 0: strings end within the blob */
 	memcpy(out.at, &h, sizeof h);
 	l->meta->bytes = out.at;
 	l->meta->size = out.n;
