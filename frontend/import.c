@@ -233,18 +233,57 @@ static bool add_results(Import *im, const OnnxGraph *g, const Env *e, Region *r)
 	return ok;
 }
 
-/* NULL after reporting. types: of the parameters, one for each input. */
-static Region *import_region(Import *im, const OnnxGraph *g, Env *up, const Type *const *types)
+/*
+ * How an operator's subgraph relates to its operands.
+ *   lead: inputs before the operands'; skip: operands before those that are carried
+ *   carried parameters may change their shape from round to round
+ *   scans: the last inputs are slices of operands, made from the number of the round
+ */
+typedef struct BodyForm {
+	int lead, skip, carried, scans;
+	const Type **types;  /* of the inputs; `holds`: a condition that is true whenever the body runs */
+	Node *const *in;
+	const OnnxAttr *axes, *backward;
+} BodyForm;
+
+static const Type holds;
+
+static int64_t list_entry(const OnnxAttr *a, int i)
+{
+	return a && a->kind == OA_INTS && i < a->n ? a->i[i] : 0;
+}
+
+/* The slice of operand i that a round sees. */
+static Node *scan_slice(Import *im, const BodyForm *b, int i, Node *round)
+{
+	int k = i - b->carried;
+	int64_t axis = list_entry(b->axes, k);
+
+	axis += axis < 0 ? rank_of(b->in[i]) : 0;
+	return scan_element(im->m, b->in[i], (int)axis, round, list_entry(b->backward, k) != 0);
+}
+
+/* NULL after reporting. */
+static Region *import_region(Import *im, const OnnxGraph *g, Env *up, const BodyForm *b)
 {
 	Env e = { .up = up };
 	Region *r = region_new(im->m, g->attr);
+	int n = 0;
 
-	r->nparams = g->nin;
-	r->params = NEWN(im->m, Node *, g->nin + 1);
+	r->params = NEWN(im->m, Node *, g->nin + 2);
+	if (b->scans)
+		r->params[n++] = t_param(im->m, "round", ty_tensor(im->m, DT_I64, 0, NULL), 0);
 	for (int i = 0; i < g->nin; i++) {
-		r->params[i] = t_param(im->m, g->in[i].name, types[i], i);
-		bind(im, &e, g->in[i].name, r->params[i]);
+		Node *v;
+		if (b->types[i] == &holds)
+			v = t_scalar(im->m, DT_BOOL, (Num){ .i = 1 });
+		else if (b->scans && i >= b->carried)
+			v = scan_slice(im, b, i, r->params[0]);
+		else
+			v = r->params[n] = t_param(im->m, g->in[i].name, b->types[i], n), n++;
+		bind(im, &e, g->in[i].name, v);
 	}
+	r->nparams = n;
 	if (!bind_initializers(im, g, &e))
 		return NULL;
 	import_nodes(im, g, &e);
@@ -274,13 +313,6 @@ static const OnnxAttr *form_attr(const Form *f, const char *name)
 	return NULL;
 }
 
-/*
- * How an operator's subgraph relates to its operands.
- *   lead: parameters before the operands'; skip: operands before those that are carried
- *   carried parameters may change their shape from round to round
- */
-typedef struct BodyForm { int lead, skip, carried; const Type **types; } BodyForm;
-
 static bool fits_count(Import *im, const Form *f, const OnnxGraph *g, int want)
 {
 	if (g->nin == want)
@@ -298,7 +330,7 @@ static bool loop_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 	if (!fits_count(im, f, g, 2 + b->carried))
 		return false;
 	b->types[0] = ty_tensor(im->m, DT_I64, 0, NULL);
-	b->types[1] = ty_tensor(im->m, DT_BOOL, 0, NULL);
+	b->types[1] = &holds;
 	for (int i = 2; i < f->nin; i++)
 		b->types[i] = f->in[i] ? f->in[i]->type : NULL;
 	return true;
@@ -316,9 +348,13 @@ static bool scan_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 	if (!fits_count(im, f, g, f->nin))
 		return false;
 	b->carried = f->nin - (int)scans;
+	b->scans = (int)scans;
+	b->in = f->in;
+	b->axes = axes;
+	b->backward = form_attr(f, "scan_input_directions");
 	for (int i = 0; i < f->nin; i++) {
 		int k = i - b->carried;
-		int64_t axis = k >= 0 && axes && axes->kind == OA_INTS && k < axes->n ? axes->i[k] : 0;
+		int64_t axis = k < 0 ? 0 : list_entry(axes, k);
 		b->types[i] = !f->in[i] ? NULL : k < 0 ? f->in[i]->type
 			: without_axis(im->m, f->in[i]->type, axis);
 		if (f->in[i] && !b->types[i]) {
@@ -389,7 +425,7 @@ static bool generalize(Import *im, const Region *r, const BodyForm *b)
 }
 
 /* Makes the body without a sound. NULL if anything is wrong with it. */
-static Region *try_region(Import *im, const OnnxGraph *g, Env *e, const Type *const *types)
+static Region *try_region(Import *im, const OnnxGraph *g, Env *e, const BodyForm *b)
 {
 	Diag *d = im->om->diag, quiet = *d;
 	Import attempt = *im;
@@ -399,7 +435,7 @@ static Region *try_region(Import *im, const OnnxGraph *g, Env *e, const Type *co
 	attempt.missing = (Names){ 0 };
 	attempt.order = (Vec){ 0 };
 	im->om->diag = im->m->diag = &quiet;
-	Region *r = import_region(&attempt, g, e, types);
+	Region *r = import_region(&attempt, g, e, b);
 	im->om->diag = im->m->diag = d;
 	return attempt.order.n == 0 && quiet.errors == d->errors ? r : NULL;
 }
@@ -415,12 +451,16 @@ static Region *import_body(Import *im, const Form *f, const OnnxGraph *g, Env *e
 		return NULL;
 	for (;;) {
 		int conditions = im->m->requires.n;
-		r = b.carried ? try_region(im, g, e, b.types) : NULL;
+		r = b.carried ? try_region(im, g, e, &b) : NULL;
 		if (!r)
-			return import_region(im, g, e, b.types);
-		if (!generalize(im, r, &b))
-			return r;
-		im->m->requires.n = conditions;   /* they were about types that do not hold */
+			r = import_region(im, g, e, &b);
+		else if (generalize(im, r, &b)) {
+			im->m->requires.n = conditions;   /* they were about types that do not hold */
+			continue;
+		}
+		region_requires(im->m, conditions, strcmp(f->op, "If") ? NULL : f->in[0],
+			!strcmp(g->attr, "then_branch"));
+		return r;
 	}
 }
 
@@ -756,6 +796,27 @@ static bool import_inputs(Import *im, const ImportOptions *opt, Env *e)
 	return ok;
 }
 
+/* What the model says of its outputs is not used, but where it is wrong its author may want to know. */
+static void compare_declared(Import *im, const OnnxValue *v, const Node *r)
+{
+	const OnnxType *t = v->type;
+	int64_t have;
+
+	if (!t || t->kind != OT_TENSOR || r->type->kind != T_TENSOR)
+		return;
+	if (t->elem && t->elem != dtypes[dtype_of(r)].onnx)
+		diag_warn(im->om->diag, r->loc, "output \"%s\" is declared %s, but is %s", v->name,
+			onnx_type_name(t->elem) ? onnx_type_name(t->elem) : "of an unknown type",
+			dtypes[dtype_of(r)].text);
+	if (t->has_shape && t->rank != rank_of(r))
+		diag_warn(im->om->diag, r->loc, "output \"%s\" is declared with %d dimensions, but has %d",
+			v->name, t->rank, rank_of(r));
+	for (int i = 0; t->has_shape && t->rank == rank_of(r) && i < t->rank; i++)
+		if (t->dims[i].value > 0 && is_int(dim_of(r, i), &have) && have != t->dims[i].value)
+			diag_warn(im->om->diag, r->loc, "dimension %d of output \"%s\" is declared %" PRId64
+				", but is %" PRId64, i, v->name, t->dims[i].value, have);
+}
+
 bool onnx_import(OnnxModel *om, const ImportOptions *opt)
 {
 	static const ImportOptions none;
@@ -774,6 +835,8 @@ bool onnx_import(OnnxModel *om, const ImportOptions *opt)
 	for (int i = 0; i < g->nout; i++)
 		om->m->out_names[i] = g->out[i].name;
 	bool ok = add_results(&im, g, &e, om->m->main);
+	for (int i = 0; ok && om->diag->verbose && i < g->nout; i++)
+		compare_declared(&im, &g->out[i], om->m->main->results[i]);
 	report_missing(&im);
 	if (!ok && om->diag->errors == errors)
 		diag_error(om->diag, X_BUG, NULL, "an output cannot be made, and nothing says why; please "

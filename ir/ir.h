@@ -221,6 +221,10 @@ typedef struct Require { Node *cond; const char *message; const Loc *loc; } Requ
 /* An axis of an input that defines a symbol; the first one defines it, the others are checked. */
 typedef struct SymDef { Node *sym; int input, axis; } SymDef;
 
+/* A dimension that a loop or an if decides: the node whose tuple has the symbol at this result and axis
+ * defines it by what it computed. Other dimensions of its results are expressions of what is around it. */
+typedef struct LoopSym { Node *sym; int result, axis; } LoopSym;
+
 /* Precision ledger: what was rewritten inexactly or reduced. */
 typedef struct Ledger { const char *what, *cls; double error; const Loc *loc; } Ledger;
 
@@ -230,7 +234,7 @@ struct Module {
 	const char *name;      /* of the model */
 	Region *main;          /* params: inputs; results: outputs (Node.name of neither is needed: see below) */
 	const char **in_names, **out_names;
-	Vec requires, symdefs, ledger, kernels;
+	Vec requires, symdefs, loopsyms, ledger, kernels;
 	Region *plan;          /* loop level: the host plan */
 	struct Plan *memory;   /* loop level: what the plan refers to by number (plan.h) */
 	const Machine *machine, *host;
@@ -384,6 +388,12 @@ double attr_float(const Build *, const char *name);
 const char *attr_str(const Build *, const char *name);
 bool attr_ints(const Build *, const char *name, int *n, const int64_t **v);   /* false if absent */
 const Attr *attrs_add(Module *, const Attr *list, Attr a);                    /* interned, sorted */
+
+/* ops/control.c, for the importer: x's slice at index `trip` (rank 0) of an axis, from the end if reverse. */
+Node *scan_element(Module *, Node *x, int axis, Node *trip, bool reverse);
+/* Requirements number `from` and on were made within a region: they hold only where cond (NULL: always) is
+ * `when`, and are dropped if they cannot be checked when a run begins. */
+void region_requires(Module *, int from, Node *cond, bool when);
 
 /* body.c: the definitions' language. */
 Node *body_expand(Build *);                              /* of an ELEM or COMP row with text */

@@ -4,7 +4,7 @@
 
 #include "../ir.h"
 
-extern const Op ops_elementwise[], ops_reduce[], ops_contract[], ops_shape[], ops_index[], ops_order[];
+extern const Op ops_elementwise[], ops_reduce[], ops_contract[], ops_conv[], ops_shape[], ops_index[], ops_order[], ops_control[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -39,10 +39,37 @@ bool spatial_attr(Build *, const char *name, int n, int64_t none, int64_t *v);
 /* A sum over axes in the element's type, half types accumulated in f32. */
 Node *sum_over(Module *, int n, Node *const *axes, Node *body);
 
+/* control.c */
+/*
+ * A `loop` node: body(round, carried...) -> condition, carried..., scanned... trip (i64), cond (bool)
+ * may be NULL. A dimension of a body's parameter that is not the operand's is a symbol of the body:
+ * it holds the parameter's dimension in each round.
+ */
+Node *loop_build(Build *, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body);
+
 /* index.c, order.c */
 /* The indices below n for which `mark` (over axis) holds, in order: i64[their number]. */
 Node *places_of(Build *, Node *n, Node *axis, Node *mark);
 /* Running comb along an axis; half types accumulate in f32. */
 Node *running(Build *, Comb, Node *x, int axis, bool exclusive, bool reverse);
+
+/* contract.c */
+DType acc_type(DType);                                   /* half types accumulate in f32, bytes in i32 */
+Node *sum_of_products(Module *, DType acc, int n, Node *const *axes, Node *a, Node *b);
+bool is_zero(const Node *);                              /* the integer constant 0? */
+/* round(e * scale) + zero, saturated to zero's type. */
+Node *requantized(Module *, Node *e, Node *scale, Node *zero);
+
+/* window.c */
+/* A window of k elements, dilation apart, that slides along a dimension of `in` elements with begin
+ * and end elements of padding: `out` places, at out * stride - begin. */
+typedef struct Window { Node *in, *k, *begin, *end, *out; int64_t stride, dilation; bool ceil; } Window;
+/* From the attributes auto_pad, strides, dilations, pads (each may be missing); false after an error. */
+bool windows(Build *, int n, Node *const *in, Node *const *kernel, bool ceil, Window *);
+bool window_attrs(Build *, int n, int64_t *stride, int64_t *dilation, int64_t *pads);
+bool window_kernel(Build *, int n, Node **kernel);       /* the attribute kernel_shape */
+Node *window_span(Module *, const Window *);             /* from its first to its last element */
+/* x with its last n dimensions padded as far as windows reach; x itself where none overhangs. */
+Node *window_padded(Module *, Node *x, int n, const Window *, Node *fill);
 
 #endif

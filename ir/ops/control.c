@@ -1,0 +1,361 @@
+/*
+ * Control flow: If, Loop and Scan as the core nodes `if` and `loop`, whose regions the importer builds.
+ *
+ * Dimensions of their results are expressions outside of the regions: where both branches or all rounds
+ * agree, those; where they follow from the condition, a select; else a symbol of its own, which the
+ * module lists in `loopsyms` and which the node defines by what it computed.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "ops.h"
+
+/* A new symbol for a dimension of result number `result`. */
+static Node *
+own_symbol(Module *m, int result, int axis)
+{
+	LoopSym *s = NEW(m, LoopSym);
+
+	*s = (LoopSym){x_sym(m, NULL, 0, INT32_MAX), result, axis};
+	vec_push(m, &m->loopsyms, s);
+	return s->sym;
+}
+
+static bool
+is_own(Module *m, const Node *sym)
+{
+	int i;
+
+	for (i = 0; i < m->loopsyms.n; i++)
+		if (((LoopSym *)m->loopsyms.at[i])->sym == sym)
+			return true;
+	return false;
+}
+
+/*
+ * Has the expression a value outside of a region made since node number `since`? What it reads must
+ * be there, computed without fault; symbols must not be those of a node inside.
+ */
+static bool
+outside(Module *m, Node *e, uint32_t since)
+{
+	Node **list, *d;
+	bool ok = true;
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && ok; i++) {
+		if (list[i]->code == O_SYM)
+			ok = list[i]->id < since || !is_own(m, list[i]);
+		if (list[i]->code == O_READ) {
+			d = definition(list[i]->in[0]);
+			ok = d->code == O_CONST || list[i]->in[0]->id < since;
+		}
+	}
+	free(list);
+	return ok;
+}
+
+/* Can the expression be evaluated when a run begins: from inputs and their symbols alone? */
+static bool
+at_entry(Module *m, Node *e)
+{
+	Node **list, *x;
+	bool ok = true, found;
+	int i, k, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && ok; i++) {
+		x = list[i];
+		if (x->code != O_SYM && x->code != O_READ)
+			continue;
+		found = x->code == O_READ && definition(x->in[0])->code == O_CONST;
+		for (k = 0; x->code == O_SYM && k < m->symdefs.n; k++)
+			found |= ((SymDef *)m->symdefs.at[k])->sym == x;
+		for (k = 0; x->code == O_READ && k < m->main->nparams; k++)
+			found |= m->main->params[k] == definition(x->in[0]);
+		ok = found;
+	}
+	free(list);
+	return ok;
+}
+
+void
+region_requires(Module *m, int from, Node *cond, bool when)
+{
+	Node *c = cond ? scalar_arg(m, cond) : NULL, *yes = x_bool(m, true);
+	int i, n = from;
+	Require *q;
+
+	for (i = from; i < m->requires.n; i++) {
+		q = m->requires.at[i];
+		if (c)
+			q->cond = when ? x_select(m, c, q->cond, yes) : x_select(m, c, yes, q->cond);
+		if (at_entry(m, q->cond))
+			m->requires.at[n++] = q;
+	}
+	m->requires.n = n;
+}
+
+/* ---- If -------------------------------------------------------------------------------------------- */
+
+static const Type *
+if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
+{
+	Module *m = b->m;
+	Node *dims[MAX_RANK];
+	uint32_t since = b->in[0]->id + 1;
+	int i;
+
+	if (a == c)
+		return a;
+	if (a->kind != c->kind || a->dtype != c->dtype) {
+		fail(b, "result %d has another type in one branch than in the other", k);
+		return NULL;
+	}
+	if (a->kind != T_TENSOR) {
+		unsupported(b, "result %d has different types in the branches", k);
+		return NULL;
+	}
+	if (a->rank != c->rank) {
+		unsupported(b, "result %d has %d dimensions in one branch and %d in the other, and the condition is known"
+			" only at run time; fix what it depends on with --shape or --freeze", k, a->rank, c->rank);
+		return NULL;
+	}
+	for (i = 0; i < a->rank; i++)
+		if (a->dims[i] == c->dims[i])
+			dims[i] = a->dims[i];
+		else if (outside(m, a->dims[i], since) && outside(m, c->dims[i], since))
+			dims[i] = x_select(m, cond, a->dims[i], c->dims[i]);
+		else
+			dims[i] = own_symbol(m, k, i);
+	return ty_tensor(m, a->dtype, a->rank, dims);
+}
+
+static Node *
+build_if(Build *b)
+{
+	Module *m = b->m;
+	Region *then = b->regions[0], *other = b->regions[1], *taken;
+	Node *cond = scalar_arg(m, b->in[0]);
+	const Type **types;
+	int i, n = then->nresults;
+	int64_t known;
+
+	if (n != other->nresults)
+		return fail(b, "the branches have %d and %d results", n, other->nresults);
+	if (is_int(cond, &known)) {
+		taken = known ? then : other;
+		return t_tuple(m, n, taken->results);
+	}
+	types = NEWN(m, const Type *, n + 1);
+	for (i = 0; i < n; i++)
+		if (!(types[i] = if_type(b, cond, i, then->results[i]->type, other->results[i]->type)))
+			return NULL;
+	return node_make(m, (Node){.op = core_op(O_IF), .type = ty_tuple(m, n, types), .nin = 1, .in = b->in,
+		.nregions = 2, .regions = b->regions, .loc = b->loc});
+}
+
+/* ---- Loop ----------------------------------------------------------------------------------------------- */
+
+/* A carried value's type after the loop: the operand's, with own symbols where rounds change a dimension. */
+static const Type *
+carried_type(Build *b, int k, const Type *init, const Type *param, const Type *result)
+{
+	Node *dims[MAX_RANK];
+	int i;
+
+	if (init->kind != result->kind || init->dtype != result->dtype) {
+		fail(b, "the body gives carried value %d another type", k);
+		return NULL;
+	}
+	if (init->kind != T_TENSOR)
+		return result;
+	if (init->rank != result->rank) {
+		unsupported(b, "the body makes the %d dimensions of carried value %d %d", init->rank, k, result->rank);
+		return NULL;
+	}
+	for (i = 0; i < init->rank; i++)
+		dims[i] = init->dims[i] == param->dims[i] ? init->dims[i] : own_symbol(b->m, k, i);
+	return ty_tensor(b->m, init->dtype, init->rank, dims);
+}
+
+/* Does e depend on a symbol of the body: a dimension of a parameter that is not the operand's? */
+static bool
+in_body(Node *e, int n, Node *const *init, const Region *body)
+{
+	const Type *p;
+	int i, k;
+
+	for (i = 0; i < n; i++) {
+		p = body->params[1 + i]->type;
+		for (k = 0; p->kind == T_TENSOR && k < p->rank; k++)
+			if (p->dims[k] != init[i]->type->dims[k] && contains(e, p->dims[k]))
+				return true;
+	}
+	return false;
+}
+
+static const Type *
+scanned_type(Build *b, int k, Node *trips, int ncarried, Node *const *init, const Region *body)
+{
+	const Type *t = body->results[1 + k]->type;
+	uint32_t since = body->params[0]->id;
+	Node *dims[MAX_RANK + 1], *d;
+	int i;
+
+	if (t->kind != T_TENSOR || t->rank == MAX_RANK) {
+		unsupported(b, "scan output %d is no tensor that can be stacked", k);
+		return NULL;
+	}
+	dims[0] = trips ? trips : own_symbol(b->m, k, 0);
+	for (i = 0; i < t->rank; i++) {
+		d = t->dims[i];
+		dims[i + 1] = outside(b->m, d, since) && !in_body(d, ncarried, init, body) ? d : own_symbol(b->m, k, i + 1);
+	}
+	return ty_tensor(b->m, t->dtype, t->rank + 1, dims);
+}
+
+Node *
+loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body)
+{
+	Module *m = b->m;
+	Node **in = NEWN(m, Node *, ncarried + 2), *trips = NULL;
+	const Type **types;
+	int n = body->nresults - 1, i;
+
+	if (body->nparams != 1 + ncarried || n < ncarried)
+		return fail(b, "the body has %d inputs and %d outputs for %d carried values", body->nparams - 1, n, ncarried);
+	if (dtype_of(body->results[0]) != DT_BOOL)
+		return fail(b, "the body's condition is %s, not bool", dtypes[dtype_of(body->results[0])].text);
+	if (trip && is_intv(scalar_arg(m, body->results[0]), 1)) {      /* all rounds, unless there is none */
+		trips = extent(m, saturate(m, x_cast(m, DT_INDEX, scalar_arg(m, trip))));
+		trips = x_max(m, trips, x_idx(m, 0));
+		if (cond)
+			trips = x_select(m, scalar_arg(m, cond), trips, x_idx(m, 0));
+	}
+	if (cond && is_intv(scalar_arg(m, cond), 1))
+		cond = NULL;
+	types = NEWN(m, const Type *, n + 1);
+	in[0] = trip;
+	in[1] = cond;
+	for (i = 0; i < n; i++) {
+		const Type *t = body->results[1 + i]->type;
+		types[i] = i < ncarried ? carried_type(b, i, init[i]->type, body->params[1 + i]->type, t)
+			: scanned_type(b, i, trips, ncarried, init, body);
+		if (!types[i])
+			return NULL;
+		if (i < ncarried)
+			in[2 + i] = init[i];
+	}
+	return node_make(m, (Node){.op = core_op(O_LOOP), .type = ty_tuple(m, n, types), .nin = ncarried + 2, .in = in,
+		.n = ncarried, .nregions = 1, .regions = arena_dup(m->arena, &body, sizeof body), .loc = b->loc});
+}
+
+static Node *
+build_loop(Build *b)
+{
+	int n = b->nin - 2;
+
+	while (n > 0 && !b->in[1 + n])
+		n--;
+	return loop_build(b, b->in[0], b->in[1], n, b->in + 2, b->regions[0]);
+}
+
+/* ---- Scan -------------------------------------------------------------------------------------------------- */
+
+Node *
+scan_element(Module *m, Node *x, int axis, Node *trip, bool reverse)
+{
+	Node *axes[MAX_RANK], *idx[MAX_RANK], *t = x_cast(m, DT_INDEX, x_read(m, trip, NULL));
+	int i, n = 0;
+
+	for (i = 0; i < rank_of(x); i++)
+		if (i != axis)
+			idx[i] = axes[n++] = x_axis(m, dim_of(x, i));
+	idx[axis] = reverse ? x_sub(m, x_addi(m, dim_of(x, axis), -1), t) : t;
+	return t_tensor(m, n, axes, x_read(m, x, idx));
+}
+
+/* Entry i of an optional list of flags or axes. */
+static int64_t
+entry(Build *b, const char *name, int i)
+{
+	const int64_t *v;
+	int n;
+
+	return attr_ints(b, name, &n, &v) && i < n ? v[i] : 0;
+}
+
+/* A stacked result with its first axis moved, and perhaps turned round. */
+static Node *
+place_scanned(Build *b, Node *x, int64_t axis, bool reverse)
+{
+	Module *m = b->m;
+	Node *axes[MAX_RANK], *idx[MAX_RANK];
+	int rank = rank_of(x), i, n = 0;
+
+	if (axis < -rank || axis >= rank)
+		return fail(b, "a scan output's axis %lld is outside [%d, %d]", (long long)axis, -rank, rank - 1);
+	axis += axis < 0 ? rank : 0;
+	for (i = 0; i < rank; i++)
+		axes[i] = x_axis(m, dim_of(x, i == axis ? 0 : ++n));
+	for (i = n = 0; i < rank; i++)
+		if (i != axis)
+			idx[++n] = axes[i];
+	idx[0] = reverse ? x_sub(m, x_addi(m, dim_of(x, 0), -1), axes[axis]) : axes[axis];
+	return t_tensor(m, rank, axes, x_read(m, x, idx));
+}
+
+static Node *
+build_scan(Build *b)
+{
+	Module *m = b->m;
+	int64_t scans = attr_int(b, "num_scan_inputs");
+	int states = b->nin - (int)scans, i, axis, n;
+	Node *length = NULL, *loop, **out, *x;
+
+	if (scans < 1 || states < 0)
+		return fail(b, "num_scan_inputs is %lld of %d inputs", (long long)scans, b->nin);
+	for (i = 0; i < scans; i++) {
+		x = b->in[states + i];
+		axis = (int)entry(b, "scan_input_axes", i);
+		axis += axis < 0 ? rank_of(x) : 0;
+		if (length)
+			require(m, x_eq(m, length, dim_of(x, axis)), b->loc, "scan inputs have %s and %s elements",
+				expr_print(m, length), expr_print(m, dim_of(x, axis)));
+		if (!length || dim_of(x, axis)->code == O_NUM)
+			length = dim_of(x, axis);
+	}
+	/* a scan goes on to the end: its body has no condition */
+	Region *body = region_new(m, "body"), *r = b->regions[0];
+	body->nparams = r->nparams;
+	body->params = r->params;
+	region_add(m, body, t_scalar(m, DT_BOOL, (Num){.i = 1}));
+	for (i = 0; i < r->nresults; i++)
+		region_add(m, body, r->results[i]);
+	loop = loop_build(b, t_scalar_expr(m, DT_I64, length), NULL, states, b->in, body);
+	if (!loop)
+		return NULL;
+	n = loop->type->rank;
+	out = NEWN(m, Node *, n + 1);
+	for (i = 0; i < n; i++) {
+		out[i] = t_result(m, loop, i);
+		if (i >= states)
+			out[i] = place_scanned(b, out[i], entry(b, "scan_output_axes", i - states),
+				entry(b, "scan_output_directions", i - states) != 0);
+		if (!out[i])
+			return NULL;
+	}
+	return t_tuple(m, n, out);
+}
+
+const Op ops_control[] = {
+	STRUCT("if",   "If",   25, "(cond: bool) {then_branch: region, else_branch: region} -> y*", build_if,
+		"one of two graphs"),
+	STRUCT("loop", "Loop", 25, "(trip: i64?, cond: bool?, init: any*) {body: region} -> y*", build_loop,
+		"a graph again and again, with carried values"),
+	STRUCT("scan", "Scan", 25, "(init: any*) {body: region, num_scan_inputs: int, scan_input_axes: ints?,"
+		" scan_input_directions: ints?, scan_output_axes: ints?, scan_output_directions: ints?} -> y*", build_scan,
+		"a graph for each slice along an axis"),
+	{0}
+};
