@@ -92,6 +92,9 @@ Val bug(Fn *, const char *what);             /* notes it and returns poison of i
 bool has_effect(Node *);                     /* may fault or report: loads, bounds */
 Block new_block(Fn *, const char *name);
 
+/* ---- llvm_rem.c ---- */
+Val float_rem(Fn *, DType, Val, Val);
+
 /* ---- llvm_mem.c ---- */
 Val ld(Fn *, Node *load, Val passthru);      /* passthru: value of masked-off lanes, or NULL */
 Val ld_or(Fn *, Node *load, Val cond, Node *other);  /* cond ? load : other, without a branch */
@@ -103,6 +106,7 @@ Val local(Fn *, Ty, const char *name);       /* an alloca in the entry block */
 /* ---- llvm_fn.c ---- */
 void emit_region(Fn *, Region *);
 void emit_stmt(Fn *, Node *);
+void fn_attributes(Fn *, Val fn);            /* the machine's CPU and features */
 void fn_begin(Fn *, Chunk *, const char *symbol, Ty type);   /* the builder stands in the body */
 void fn_end(Fn *, const char *what);         /* after the last return; reports what failed */
 Val emit_kernel(Chunk *, const Kernel *, const char *symbol);

@@ -834,7 +834,7 @@ binary(Fn *f, Node *e)
 	case O_MUL: return fl ? LLVMBuildFMul(f->b, a, b, "") : LLVMBuildMul(f->b, a, b, "");
 	case O_DIV: return fl ? LLVMBuildFDiv(f->b, a, b, "") : divmod(f, O_DIV, d, e->in[0], e->in[1], a, b);
 	case O_REM: case O_FLOORDIV: case O_MOD:
-		return fl ? bug(f, "a remainder of floats") : divmod(f, e->code, d, e->in[0], e->in[1], a, b);
+		return fl ? float_rem(f, d, a, b) : divmod(f, e->code, d, e->in[0], e->in[1], a, b);
 	case O_MIN: case O_MAX: return minmax(f, e->code == O_MAX, d, a, b);
 	case O_LT: case O_LE: case O_EQ: case O_NE: return compare(f, e->code, d, a, b);
 	case O_AND: return LLVMBuildAnd(f->b, a, b, "");
@@ -913,7 +913,7 @@ make(Fn *f, Node *e)
 	}
 	if (e->code >= O_GRAPH || e->code >= O_NUM)
 		return bug(f, e->op->name);
-	if (e->code >= O_EXP || (e->code == O_REM && dt_float(dtype_of(e)))) {
+	if (e->code >= O_EXP) {
 		x = math_expand(f->m, e->code, e->nin, e->in);
 		return x && x != e ? ex(f, x) : bug(f, e->op->name);
 	}

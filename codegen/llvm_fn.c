@@ -377,13 +377,6 @@ bind(Fn *f, const Kernel *k, const char *symbol)
 }
 
 static void
-fn_attr(Fn *f, const char *name, const char *value)
-{
-	LLVMAddAttributeAtIndex(f->fn, LLVMAttributeFunctionIndex, LLVMCreateStringAttribute(f->cx, name,
-		(unsigned)strlen(name), value, (unsigned)strlen(value)));
-}
-
-static void
 enum_attr(Fn *f, unsigned at, const char *name)
 {
 	unsigned k = LLVMGetEnumAttributeKindForName(name, strlen(name));
@@ -392,17 +385,25 @@ enum_attr(Fn *f, unsigned at, const char *name)
 }
 
 static void
-attributes(Fn *f)
+text_attr(Fn *f, Val fn, const char *name, const char *value)
 {
+	LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateStringAttribute(f->cx, name,
+		(unsigned)strlen(name), value, (unsigned)strlen(value)));
+}
+
+void
+fn_attributes(Fn *f, Val fn)
+{
+	unsigned k = LLVMGetEnumAttributeKindForName("nounwind", 8);
 	char width[16];
 
-	enum_attr(f, LLVMAttributeFunctionIndex, "nounwind");
-	fn_attr(f, "target-cpu", f->t->cpu);
-	fn_attr(f, "target-features", f->t->features);
-	fn_attr(f, "no-builtins", "");
+	LLVMAddAttributeAtIndex(fn, LLVMAttributeFunctionIndex, LLVMCreateEnumAttribute(f->cx, k, 0));
+	text_attr(f, fn, "target-cpu", f->t->cpu);
+	text_attr(f, fn, "target-features", f->t->features);
+	text_attr(f, fn, "no-builtins", "");
 	if (f->t->vector_bits) {
 		snprintf(width, sizeof width, "%d", f->t->vector_bits);
-		fn_attr(f, "prefer-vector-width", width);
+		text_attr(f, fn, "prefer-vector-width", width);
 	}
 }
 
@@ -447,7 +448,7 @@ fn_begin(Fn *f, Chunk *c, const char *symbol, Ty type)
 	f->md_scope = LLVMGetMDKindIDInContext(c->cx, "alias.scope", 11);
 	f->md_noalias = LLVMGetMDKindIDInContext(c->cx, "noalias", 7);
 	f->md_invariant = LLVMGetMDKindIDInContext(c->cx, "invariant.load", 14);
-	attributes(f);
+	fn_attributes(f, f->fn);
 	f->entry = new_block(f, "entry");
 	f->body = new_block(f, "body");
 	LLVMPositionBuilderAtEnd(f->b, f->body);

@@ -343,7 +343,7 @@ check_op(OpCode op, DType from, DType to, int arity, bool vector)
 START_TEST(arithmetic)
 {
 	static const struct { OpCode op; int arity; bool ints, floats; } ops[] = {
-		{O_ADD, 2, 1, 1}, {O_SUB, 2, 1, 1}, {O_MUL, 2, 1, 1}, {O_DIV, 2, 1, 1}, {O_REM, 2, 1, 0},
+		{O_ADD, 2, 1, 1}, {O_SUB, 2, 1, 1}, {O_MUL, 2, 1, 1}, {O_DIV, 2, 1, 1}, {O_REM, 2, 1, 1},
 		{O_FLOORDIV, 2, 1, 0}, {O_MOD, 2, 1, 0}, {O_MIN, 2, 1, 1}, {O_MAX, 2, 1, 1}, {O_NEG, 1, 1, 1},
 		{O_ABS, 1, 1, 1}, {O_LT, 2, 1, 1}, {O_LE, 2, 1, 1}, {O_EQ, 2, 1, 1}, {O_NE, 2, 1, 1},
 		{O_AND, 2, 1, 0}, {O_OR, 2, 1, 0}, {O_XOR, 2, 1, 0}, {O_NOT, 1, 1, 0}, {O_SHL, 2, 1, 0},
