@@ -62,18 +62,51 @@ sum_over(Module *m, int n, Node *const *axes, Node *body)
 /* ---- the reductions --------------------------------------------------------------------------- */
 
 /*
- * The axes of a reduction of x. An axis known only at run time keeps its place in the result with
- * extent on ? 1 : dim, and is reduced over on ? dim : 1.
+ * The axes of a reduction of x to nout dimensions: all, or those that are not reduced. An axis known
+ * only at run time that keeps its place in the result has extent on ? 1 : dim, and is reduced over
+ * on ? dim : 1.
  */
 typedef struct Axes { int nout, nred; Node *out[MAX_RANK], *red[MAX_RANK], *idx[MAX_RANK]; } Axes;
 
+/* Axes known only at run time that are dropped: the k-th that stays becomes the k-th of the result. */
 static Axes
-axes_of(Module *m, Node *x, Node *const *on, bool keep)
+axes_dropped(Module *m, Node *x, Node *const *on, int nout)
+{
+	Axes a = {.nout = nout};
+	Node *one = x_idx(m, 1), *zero = x_idx(m, 0), *before[MAX_RANK], *sum = zero, *dim, *at;
+	int i, k;
+
+	for (i = 0; i < rank_of(x); i++) {
+		before[i] = sum;
+		sum = x_add(m, sum, x_select(m, on[i], zero, one));
+	}
+	for (k = 0; k < nout; k++) {
+		for (dim = one, i = rank_of(x); i-- > 0;) {
+			at = x_and(m, x_not(m, on[i]), x_eq(m, before[i], x_idx(m, k)));
+			dim = x_select(m, at, dim_of(x, i), dim);
+		}
+		a.out[k] = x_axis(m, dim);
+	}
+	for (i = 0; i < rank_of(x); i++) {
+		a.red[a.nred++] = x_axis(m, x_select(m, on[i], dim_of(x, i), one));
+		for (at = zero, k = nout; k-- > 0;)
+			at = x_select(m, x_eq(m, before[i], x_idx(m, k)), a.out[k], at);
+		a.idx[i] = x_select(m, on[i], a.red[i], at);
+	}
+	return a;
+}
+
+static Axes
+axes_of(Module *m, Node *x, Node *const *on, int nout)
 {
 	Axes a = {0};
 	Node *one = x_idx(m, 1), *dim;
+	bool keep = nout == rank_of(x);
 	int i;
 
+	for (i = 0; i < rank_of(x) && !keep; i++)
+		if (on[i]->code != O_NUM)
+			return axes_dropped(m, x, on, nout);
 	for (i = 0; i < rank_of(x); i++) {
 		dim = dim_of(x, i);
 		if (is_intv(on[i], 0)) {
@@ -118,11 +151,10 @@ form_type(const Form *f, DType d)
 	return f->real ? DT_F64 : d;
 }
 
-/* keep: axes of the operand's rank stay; else dropped. */
 static Node *
-reduce(Module *m, const Form *f, Node *x, Node *const *on, bool keep)
+reduce(Module *m, const Form *f, Node *x, Node *const *on, int nout)
 {
-	Axes a = axes_of(m, x, on, keep);
+	Axes a = axes_of(m, x, on, nout);
 	DType d = dtype_of(x), c = form_type(f, d);
 	Node *e = x_cast(m, c, x_read(m, x, a.idx)), *count = x_idx(m, 1);
 	int i;
@@ -133,20 +165,31 @@ reduce(Module *m, const Form *f, Node *x, Node *const *on, bool keep)
 	return t_tensor(m, a.nout, a.out, x_cast(m, d, f->g ? f->g(m, e, count) : e));
 }
 
+/* Which axes are on, and how many dimensions the result has. */
 static bool
-reduce_args(Build *b, Node **on, bool *keep)
+reduce_args(Build *b, Node **on, int *nout)
 {
-	int rank = rank_of(b->in[0]), i;
+	Module *m = b->m;
+	int rank = rank_of(b->in[0]), i, n = 0;
 	bool noop = attr_int(b, "noop_with_empty_axes") != 0;
+	Node **e, *reduced = x_idx(m, 0);
 
-	*keep = attr_int(b, "keepdims") != 0;
+	*nout = rank;
 	if (!axes_mask(b, b->in[1], NULL, rank, !noop, on))
 		return false;
+	if (attr_int(b, "keepdims") != 0)
+		return true;
 	for (i = 0; i < rank; i++)
-		if (on[i]->code != O_NUM && !*keep) {
-			unsupported(b, "axes known only at run time need keepdims=1");
-			return false;
-		}
+		reduced = x_add(m, reduced, x_select(m, on[i], x_idx(m, 1), x_idx(m, 0)));
+	if (reduced->code == O_NUM) {
+		*nout = rank - (int)reduced->num.i;
+		return true;
+	}
+	index_elems(m, b->in[1], &n, &e);
+	if (n > rank)
+		return fail(b, "%d axes of %d", n, rank) != NULL;
+	require(m, x_eq(m, reduced, x_idx(m, n)), b->loc, "an axis is named twice");
+	*nout = rank - n;
 	return true;
 }
 
@@ -154,9 +197,9 @@ static Node *
 build_form(Build *b, const Form *f)
 {
 	Node *on[MAX_RANK];
-	bool keep;
+	int nout;
 
-	return reduce_args(b, on, &keep) ? reduce(b->m, f, b->in[0], on, keep) : NULL;
+	return reduce_args(b, on, &nout) ? reduce(b->m, f, b->in[0], on, nout) : NULL;
 }
 
 static Node *build_sum(Build *b)  { return build_form(b, &(Form){COMB_SUM, false, NULL, NULL}); }
@@ -190,13 +233,13 @@ build_log_sum_exp(Build *b)
 	Module *m = b->m;
 	Node *x = b->in[0], *on[MAX_RANK], *top, *e, *t, *finite;
 	DType d = dtype_of(x), c = form_type(&(Form){.comb = COMB_SUM, .real = true}, d);
-	bool keep;
+	int nout;
 	Axes a;
 
-	if (!reduce_args(b, on, &keep))
+	if (!reduce_args(b, on, &nout))
 		return NULL;
-	top = reduce(m, &(Form){.comb = COMB_MAX}, x, on, keep);
-	a = axes_of(m, x, on, keep);
+	top = reduce(m, &(Form){.comb = COMB_MAX}, x, on, nout);
+	a = axes_of(m, x, on, nout);
 	t = x_cast(m, c, x_read(m, top, a.out));
 	finite = x_lt(m, x1(m, O_ABS, t), x_flt(m, c, __builtin_inf()));
 	t = dt_float(d) ? x_select(m, finite, t, x_int(m, c, 0)) : t;
