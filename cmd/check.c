@@ -8,14 +8,14 @@ cmd_check(const Options *o)
 	Compilation c = {0};
 	int code;
 
-	if (o->files.n != 1) {
+	if (o->nfiles != 1) {
 		fputs("error: check takes one model\n", stderr);
 		return X_USAGE;
 	}
-	load_model(&c, o, o->files.at[0], o->target.n ? o->target.at[0] : NULL);
+	load_model(&c, o, o->files[0], o->target.n ? o->target.at[0] : NULL);
 	code = c.diag.errors ? c.diag.code : X_OK;
 	if (!code && !o->quiet)
-		printf("%s: no problems found\n", o->files.at[0]);
+		printf("%s: no problems found\n", o->files[0]);
 	compilation_free(&c);
 	return code;
 }

@@ -12,7 +12,8 @@ typedef struct List { int n; const char *at[MAX_LIST]; } List;
 
 /* What the options say; zero is the default. Filled from the table in options.c. */
 typedef struct Options {
-	List files, target, emit, shape, dim, freeze, input, output, data;
+	const char **files; int nfiles;        /* what is no option: room for argc */
+	List target, emit, shape, dim, freeze, input, output, data;
 	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only, *disabled, *prefix, *weights,
 		*host, *precision, *graph;
 	const char *level;     /* "2" of -O2 */

@@ -23,7 +23,7 @@ cmd_compile(const Options *o)
 	static const char *const levels[] = {"graph", "tensor", "loop"};
 	Options po = *o;
 
-	if (o->files.n != 1) {
+	if (o->nfiles != 1) {
 		fputs("error: compile takes one model\n", stderr);
 		return X_USAGE;
 	}
@@ -31,7 +31,7 @@ cmd_compile(const Options *o)
 		const char *stage = o->stage ? o->stage : "loop";
 		if (strcmp(stage, "tensor") == 0 && !o->stop_after)
 			po.stop_after = "inline";
-		if (!load_model(&c, o, o->files.at[0], o->target.n ? o->target.at[0] : NULL)
+		if (!load_model(&c, o, o->files[0], o->target.n ? o->target.at[0] : NULL)
 		 || (strcmp(stage, "graph") && !compile_module(&c, &po)))
 			code = c.diag.code ? c.diag.code : X_BUG;
 		else {
@@ -48,7 +48,7 @@ cmd_compile(const Options *o)
 		fprintf(stderr, "error: --emit %s: unknown kind\n", emit);
 		return X_USAGE;
 	}
-	if (!load_model(&c, o, o->files.at[0], o->target.n ? o->target.at[0] : NULL) || !compile_module(&c, o))
+	if (!load_model(&c, o, o->files[0], o->target.n ? o->target.at[0] : NULL) || !compile_module(&c, o))
 		code = c.diag.code ? c.diag.code : X_BUG;
 	if (!code) {
 		c.job = (Job){.m = c.m, .machine = c.m->machine, .kind = (EmitKind)kind, .prefix = o->prefix ? o->prefix : "model",

@@ -103,13 +103,13 @@ parse_options(int argc, char **argv, Options *o)
 	int i;
 
 	o->rtol = o->atol = -1;
+	o->files = calloc((size_t)argc + 1, sizeof *o->files);
+	if (!o->files)
+		abort();
 	for (i = 0; i < argc; i++) {
 		a = argv[i];
 		if (a[0] != '-' || !a[1]) {
-			if (o->files.n == MAX_LIST * 16)
-				return wrong(a, "too many files");
-			if (o->files.n < MAX_LIST)
-				o->files.at[o->files.n++] = a;
+			o->files[o->nfiles++] = a;
 			continue;
 		}
 		val = NULL;

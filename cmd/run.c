@@ -71,9 +71,9 @@ cmd_run(const Options *o)
 	const TccModel *model;
 	int code = 0;
 
-	if (o->files.n != 1)
+	if (o->nfiles != 1)
 		return complain("run takes one model", X_USAGE);
-	if (!load_model(&c, o, o->files.at[0], o->target.n ? o->target.at[0] : NULL) || !compile_module(&c, o)
+	if (!load_model(&c, o, o->files[0], o->target.n ? o->target.at[0] : NULL) || !compile_module(&c, o)
 	 || !(model = model_in_memory(&c, o)))
 		code = c.diag.code ? c.diag.code : X_BUG;
 	else

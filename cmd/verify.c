@@ -171,7 +171,7 @@ start(Slot *s, int index, const Options *o, Verdict *v)
 	if (s->pid == 0) {
 		if (!o->verbose && !freopen("/dev/null", "w", stderr))
 			_exit(1);
-		run_case(o->files.at[index], o, v);
+		run_case(o->files[index], o, v);
 		fflush(NULL);
 		_exit(0);
 	}
@@ -195,7 +195,7 @@ reap(Slot *slots, int n, Verdict *v, int timeout)
 int
 cmd_verify(const Options *o)
 {
-	int n = o->files.n, jobs = o->jobs ? o->jobs : 1, next = 0, printed = 0, i, passed = 0, failed = 0, skipped = 0, busy;
+	int n = o->nfiles, jobs = o->jobs ? o->jobs : 1, next = 0, printed = 0, i, passed = 0, failed = 0, skipped = 0, busy;
 	Slot slots[64] = {{0}};
 	Verdict *v;
 	const char *name;
@@ -223,8 +223,8 @@ cmd_verify(const Options *o)
 				;
 			if (i < jobs)
 				break;
-			name = strrchr(o->files.at[printed], '/') && strrchr(o->files.at[printed], '/')[1]
-				? strrchr(o->files.at[printed], '/') + 1 : o->files.at[printed];
+			name = strrchr(o->files[printed], '/') && strrchr(o->files[printed], '/')[1]
+				? strrchr(o->files[printed], '/') + 1 : o->files[printed];
 			printf("%s %s%s%s\n", v[printed].word, name, *v[printed].why ? ": " : "", v[printed].why);
 			passed += strcmp(v[printed].word, "PASS") == 0;
 			skipped += strcmp(v[printed].word, "SKIP") == 0;
