@@ -349,7 +349,6 @@ static bool scan_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 		return false;
 	b->carried = f->nin - (int)scans;
 	b->scans = (int)scans;
-	b->in = f->in;
 	b->axes = axes;
 	b->backward = form_attr(f, "scan_input_directions");
 	for (int i = 0; i < f->nin; i++) {
@@ -380,7 +379,7 @@ static bool body_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 {
 	bool ok = true;
 
-	*b = (BodyForm){ .types = NEWN(im->m, const Type *, f->nin + g->nin + 2) };
+	*b = (BodyForm){ .in = f->in, .types = NEWN(im->m, const Type *, f->nin + g->nin + 2) };
 	if (!strcmp(f->op, "Loop"))
 		ok = loop_types(im, f, g, b);
 	else if (!strcmp(f->op, "Scan"))
@@ -412,7 +411,8 @@ static bool generalize(Import *im, const Region *r, const BodyForm *b)
 		if (in->kind != T_TENSOR || out->kind != T_TENSOR || in->rank != out->rank)
 			continue;   /* the row says what it thinks of that */
 		for (int d = 0; d < in->rank; d++) {
-			bool same = in->dims[d] == out->dims[d] || prove_eq(m, in->dims[d], out->dims[d]);
+			bool freed = in->dims[d] != b->in[b->skip + i]->type->dims[d];
+			bool same = freed || in->dims[d] == out->dims[d] || prove_eq(m, in->dims[d], out->dims[d]);
 			dims[d] = same ? in->dims[d] : x_sym(m, NULL, 0, INT32_MAX);
 			differs |= !same;
 		}
