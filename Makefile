@@ -110,7 +110,8 @@ $(B)/obj/gen/%.o: $(G)/%.c | $(DEPS_BUILD) $(GEN_HDRS)
 $(B)/rt/%.o: %.c | $(DEPS_BUILD)
 	@echo "CC $@"
 	@mkdir -p $(@D)
-	@$(CC) $(BASE) -O2 -ffunction-sections -fdata-sections $(INCS) $(CPPFLAGS) -c -o $@ $<
+	@$(CC) $(BASE) -Os -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections \
+		$(INCS) $(CPPFLAGS) -c -o $@ $<
 
 # --- files within tcc-ml --------------------------------------------------------------------
 

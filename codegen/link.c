@@ -266,8 +266,9 @@ cross_runtime(Link *l, const char *lib)
 		o = arena_printf(l->m->arena, "%s.o", tmp(l, e->name));
 		arg(l, "%s", l->cc);
 		arg(l, "-std=gnu11");
-		arg(l, "-O2");
+		arg(l, "-Os");
 		arg(l, "-fPIC");
+		arg(l, "-fno-asynchronous-unwind-tables");
 		arg(l, "-ffunction-sections");
 		arg(l, "-fdata-sections");
 		arg(l, "-ffile-prefix-map=%s=.", l->dir);
