@@ -749,14 +749,14 @@ void cx_element(CFn *c, Node *buf, int n, Node *const *idx)
 	fputs(name, c->o);
 	if (distributed(c, buf))
 		n--;
-	if (n == 0)
-		return;
-	if (buf->type->space == SP_REG || n == 1) {
+	if (buf->type->space == SP_REG || n < 2) {
 		for (int k = 0; k < n; k++) {
 			fputc('[', c->o);
 			cx(c, idx[k], P_NONE);
 			fputc(']', c->o);
 		}
+		if (c->lane_priv && map_get(c->lane_priv, buf))
+			fprintf(c->o, "[%s]", c->lane_name);
 		return;
 	}
 	/* ((i*e1 + j)*e2 + k) */
@@ -775,32 +775,29 @@ void cx_element(CFn *c, Node *buf, int n, Node *const *idx)
 	fputc(']', c->o);
 }
 
+/* Operands: buffer, axis, indices; the last of these may be the axis itself. */
 static void fold(CFn *c, Node *n)
 {
 	Node *buf = n->in[0];
-	DType d = buf->type->dtype;
-	char name[32];
+	int rank = n->nin - 2 == buf->nin ? buf->nin - 1 : n->nin - 2;
+	const char *name = map_get(&c->names, buf);
+	char fn[32];
 
-	snprintf(name, sizeof name, "fold_%s", comb_names[n->n]);
-	fprintf(c->o, "%s(", c_help(c->f, name, d));
-	if (c->f->gpu) {
-		fprintf(c->o, "fold_%s, ", cstorage(d));
-		const char *b = map_get(&c->names, buf);
-		fputs(b ? b : "?", c->o);
-		for (int k = 2; k < n->nin; k++) {
-			fputc('[', c->o);
-			cx(c, n->in[k], P_NONE);
-			fputc(']', c->o);
-		}
-		fprintf(c->o, ", %d)", c->k ? c->k->block : 0);
-		return;
+	snprintf(fn, sizeof fn, "fold_%s", comb_names[n->n]);
+	fprintf(c->o, "%s(", c_help(c->f, fn, buf->type->dtype));
+	if (c->f->gpu)
+		fprintf(c->o, "fold_%s, ", cstorage(buf->type->dtype));
+	fputs(name ? name : "?", c->o);
+	for (int k = 2; k < rank + 2; k++) {
+		fputc('[', c->o);
+		cx(c, n->in[k], P_NONE);
+		fputc(']', c->o);
 	}
-	if (n->nin == 2)
-		fputs(map_get(&c->names, buf), c->o);
-	else
-		cx_element(c, buf, n->nin - 2, n->in + 2);
 	fputs(", ", c->o);
-	cx(c, buf->in[buf->nin - 1], P_COND);
+	if (c->f->gpu)
+		fprintf(c->o, "%d", c->k ? c->k->block : 0);
+	else
+		cx(c, buf->in[buf->nin - 1], P_COND);
 	fputc(')', c->o);
 }
 

@@ -198,21 +198,10 @@ static const char *extent_text(CFn *c, Node *e)
 	return name;
 }
 
-/* Statements of one level: no loops, so that the iterations can run as vector lanes. */
-static bool straight(const Region *r)
-{
-	for (int k = 0; k < r->nresults; k++) {
-		OpCode op = r->results[k]->code;
-		if (op != O_STORE && op != O_LET && op != O_ALLOC)
-			return false;
-	}
-	return true;
-}
-
 static void loop(CFn *c, Node *s)
 {
 	Node *axis = s->in[0];
-	const char *base = s->n == F_VECTOR ? "v" : NULL;
+	const char *base = s->n == F_VECTOR ? "v" : NULL;    /* of the device dialect */
 	const char *from = "0", *to;
 	const char *t = ctype(c, axis);
 
@@ -226,8 +215,6 @@ static void loop(CFn *c, Node *s)
 		t = "i64";
 	if (s->n == F_UNROLL || (c->f->gpu && s->n == F_VECTOR))
 		cfn_line(c, "TCC_UNROLL");
-	else if (s->n == F_VECTOR && straight(s->regions[0]))
-		cfn_line(c, "TCC_VECTOR");
 	const char *name = open_axis(c, axis, base);
 	cfn_line(c, "for (%s %s = %s; %s < %s; %s++) {", t, name, from, name, to, name);
 	c->indent++;
@@ -320,6 +307,8 @@ static void local_array(CFn *c, Node *b, const char *name, bool spread)
 	}
 	if (b->type->space != SP_REG)
 		fprintf(c->o, "[%lld]", (long long)(all > 0 ? all : 1));
+	if (c->lane_priv && map_get(c->lane_priv, b))
+		fprintf(c->o, "[%lld]", (long long)c->lane_count);
 	fputs(";\n", c->o);
 }
 
@@ -459,7 +448,9 @@ static void statement(CFn *c, Node *s)
 	case O_FOR:
 		if (s->n >= F_GRID_X && c->f->gpu)
 			executor(c, s);
-		else if (!(c->f->gpu && s->n == F_VECTOR && cvec_loop(c, s)))
+		else if (s->n == F_VECTOR && !c->f->gpu)
+			clane_loop(c, s);
+		else if (s->n != F_VECTOR || !cvec_loop(c, s))
 			loop(c, s);
 		break;
 	case O_STORE: store(c, s); break;
@@ -476,11 +467,18 @@ static void statement(CFn *c, Node *s)
 
 static void region(CFn *c, Region *r)
 {
+	if (!r)
+		return;
+	if (c->lane_region) {
+		c->lane_region(c->lane_state, c, r);
+		return;
+	}
 	for (int k = 0; k < r->nresults && !c->f->failed; k++)
 		statement(c, r->results[k]);
 }
 
 void cfn_region(CFn *c, Region *r) { region(c, r); }
+void cfn_statement(CFn *c, Node *s) { statement(c, s); }
 const char *cfn_axis(CFn *c, Node *axis, const char *base) { return open_axis(c, axis, base); }
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */

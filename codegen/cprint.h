@@ -61,6 +61,12 @@ typedef struct CFn {
 	Node *scratch_used;    /* the same of scratch memory; NULL: none */
 	const Kernel *k;
 	Map lanes;             /* accesses inside a vector loop that are lanes of an array: to its element */
+	/* inside a vector loop that is split into loops over lanes (clanes.c): prints a region */
+	void (*lane_region)(void *state, struct CFn *, Region *);
+	void *lane_state;
+	Map *lane_priv;        /* register tiles with an element for each lane */
+	const char *lane_name;
+	int64_t lane_count;
 	/* the statement being printed */
 	Map infos;
 	CInfo *info;
@@ -77,6 +83,7 @@ const char *cfn_define(CFn *, const Node *, const char *base, bool numbered);
 void cfn_line(CFn *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void cfn_indent(CFn *);
 void cfn_region(CFn *, Region *);
+void cfn_statement(CFn *, Node *);
 const char *cfn_axis(CFn *, Node *axis, const char *base);   /* names an open loop's variable */
 const char *ctype(CFn *, const Node *);      /* of a scalar's value: "f32", "i64" */
 const char *cstorage(DType);                 /* of a buffer's element */
@@ -98,6 +105,10 @@ enum { P_NONE, P_COND, P_LOR, P_LAND, P_OR, P_XOR, P_AND, P_EQ, P_REL, P_SHIFT, 
 void c_literal(CFile *, FILE *, DType, Num);
 /* The largest power of two, at most 64, that is proved to divide an index expression. */
 int64_t known_divisor(const Node *);
+
+/* ---- clanes.c: vector loops of the C dialect ----------------------------------------------------------- */
+
+void clane_loop(CFn *, Node *loop);
 
 /* ---- cvec.c: vector memory accesses of the device dialect -------------------------------------------- */
 

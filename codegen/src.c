@@ -46,19 +46,22 @@ static bool ends(const char *s, const char *tail)
 	return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* Does this target's program need the file of the runtime? */
+static bool begins(const char *s, const char *head)
+{
+	return !strncmp(s, head, strlen(head));
+}
+
+/* Does this target's program need the file of the runtime? The simulator never. */
 static bool wanted(const Job *job, const char *name)
 {
-	static const char device[] = "runtime/device/";
+	bool gpu = machine_gpu(job->machine), cuda = job->machine->kind == M_CUDA;
 
-	if (strncmp(name, "runtime/", 8))
-		return false;
-	if (strncmp(name, device, sizeof device - 1) || ends(name, ".h"))
-		return true;
-	name += sizeof device - 1;
-	if (!strncmp(name, "sim", 3) || !machine_gpu(job->machine))
-		return false;
-	return strncmp(name, job->machine->kind == M_CUDA ? "hip" : "cuda", 3) != 0;
+	if (begins(name, "runtime/device/"))
+		return gpu && ends(name, "/tcc_dev.h");
+	if (begins(name, "runtime/gpu"))
+		return gpu && !begins(name, "runtime/gpu_sim") &&
+			!begins(name, cuda ? "runtime/gpu_hip" : "runtime/gpu_cuda");
+	return begins(name, "runtime/");
 }
 
 static void put_runtime(Folder *f)

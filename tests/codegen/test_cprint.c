@@ -367,6 +367,53 @@ START_TEST(int8)
 }
 END_TEST
 
+/* y[i] = b * sum over k of x[k, i] for i < n: loops, a tile and values inside of masked lanes. */
+static Kernel *k_columns(Module *m, bool on_gpu)
+{
+	enum { K = 5 };
+	Node *n = x_sym(m, "n", 0, 1 << 20), *u, *v, *k2, *zero = kidx(m, 0);
+	Node *size = x_muli(m, n, K);
+	Node *b[2] = { buf(m, "x", DT_F32, size), buf(m, "y", DT_F32, n) };
+	Kernel *k = kernel(m, "columns", 2, b, 1, 1, &n);
+	Region *r = cpu_frame(m, k, x_ceildiv(m, n, kidx(m, 16)), &u), *in = region_new(m, "then"), *rk;
+	Node *acc = tile(m, "acc", DT_F32, SP_REG, 1, 0, 0);
+
+	(void)on_gpu;
+	r = loop(m, r, F_VECTOR, 16, &v);
+	Node *i = x_add(m, x_muli(m, u, 16), v);
+	l_when(m, r, x_lt(m, i, n), in, NULL);
+	Node *first = l_let(m, in, x_add(m, load1(m, b[0], i), x_flt(m, DT_F32, 1)));
+	l_alloc(m, in, acc);
+	store1(m, in, acc, zero, x_flt(m, DT_F32, 0));
+	rk = loop(m, in, F_SERIAL, K, &k2);
+	Node *uniform = l_let(m, rk, x_mul(m, k2, n));
+	store1(m, rk, acc, zero, x_add(m, load1(m, acc, zero), load1(m, b[0], x_add(m, uniform, i))));
+	store1(m, in, b[1], i, x_mul(m, load1(m, acc, zero), first));
+	return k;
+}
+
+START_TEST(columns)
+{
+	if (skip(_i))
+		return;
+	enum { N = 100, K = 5 };
+	Module *m = module();
+	Run r = { .sym = N };
+	add_buf(&r, N * K * 4);
+	add_buf(&r, N * 4);
+	float *x = r.buf[0], *y = r.buf[1];
+	fill(x, N * K);
+	run(m, k_columns, &r, false, compilers[_i], (N + 15) / 16, 0, 0);
+	for (int i = 0; i < N; i++) {
+		float sum = 0;
+		for (int k = 0; k < K; k++)
+			sum += x[k * N + i];
+		ck_assert_float_eq(y[i], sum * (x[i] + 1));
+	}
+	module_free(m);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cprint");
@@ -380,6 +427,7 @@ int main(void)
 	tcase_add_loop_test(t, gather, 0, WAYS);
 	tcase_add_loop_test(t, half, 0, WAYS);
 	tcase_add_loop_test(t, int8, 0, WAYS);
+	tcase_add_loop_test(t, columns, 0, WAYS - 1);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
