@@ -29,6 +29,7 @@ typedef struct Item { Group *g; Node *n; Region *home; bool done, busy; } Item;
 static void run_region(Planner *, Region *out, Region *home);
 static void ensure(Planner *, Region *out, Node *t);
 static Node *cell_get(Planner *, Region *out, Node *c);
+static bool of_inputs(Planner *, Node *e);
 
 /* ---- buffers ------------------------------------------------------------------------------------ */
 
@@ -163,53 +164,84 @@ sym_value(Planner *p, Region *out, Node *sym)
 	return x_idx(p->m, 0);
 }
 
-/* e in terms of the plan's own values; reads of tensors become loads where the plan stands. */
+static Node *host(Planner *, Region *out, Node *e);
+
+/* An element of a tensor, loaded where the plan stands. */
+static Node *
+load_value(Planner *p, Region *out, Node *read)
+{
+	Node *t = read->in[0], *args[3], *v;
+	Storage *st;
+	int k;
+
+	if ((v = lookup(p, read)))
+		return v;
+	ensure(p, out, t);
+	touch(p, t);
+	st = storage_of(p->s, t);
+	args[0] = x_idx(p->m, st->id);
+	args[1] = x_idx(p->m, dtypes[storage_type(dtype_of(t))].onnx);
+	args[2] = x_idx(p->m, 0);
+	for (k = 0; k < rank_of(t); k++)
+		args[2] = x_add(p->m, args[2], x_mul(p->m, host(p, out, x_cast(p->m, DT_INDEX, read->in[k + 1])),
+			host(p, out, st->stride[k])));
+	v = l_call(p->m, out, "load", 3, args);
+	if (dt_float(dtype_of(t))) {
+		diag_error(p->m->diag, X_UNSUPPORTED, t->loc, "a size depends on a floating-point value known only at run time");
+		v = x_flt(p->m, dtype_of(t), 0);
+	} else
+		v = x_cast(p->m, dtype_of(t), v);
+	bind(p, read, v);
+	return v;
+}
+
+/* A symbol: one that changes is read where the plan stands, an input's size once at its beginning. */
+static Node *
+symbol_value(Planner *p, Region *out, Node *sym)
+{
+	Node *v, *read = map_get(&p->s->symvals, sym);
+	Scope *top;
+
+	if ((v = map_get(&p->cells, sym))) {
+		v = cell_get(p, out, v);
+		v->lo = sym->lo;
+		v->hi = sym->hi;
+		return v;
+	}
+	if ((v = lookup(p, sym)))
+		return v;
+	for (top = p->scope; top->up; top = top->up)
+		;
+	if (read && !of_inputs(p, sym)) {
+		v = x_cast(p->m, DT_INDEX, load_value(p, out, read));
+		bind(p, sym, v);
+		return v;
+	}
+	if (read) {                              /* an element of an input: known from the beginning */
+		Scope *save = p->scope;
+		p->scope = top;
+		v = x_cast(p->m, DT_INDEX, load_value(p, p->sizes, read));
+		p->scope = save;
+	} else
+		v = sym_value(p, p->sizes, sym);
+	map_put(&top->vals, sym, v);
+	return v;
+}
+
+/* e in terms of the plan's own values. */
 static Node *
 host(Planner *p, Region *out, Node *e)
 {
-	Node **list, *v, *args[3], *idx[MAX_RANK], *addr;
+	Node **list, *v;
 	Map map = {0};
-	Storage *st;
-	Scope *at;
-	int i, k, n;
+	int i, n;
 
 	list = topo_scalar(e, &n);
-	for (i = 0; i < n; i++) {
-		if (list[i]->code != O_SYM && list[i]->code != O_READ)
-			continue;
-		if (list[i]->code == O_SYM && (v = map_get(&p->cells, list[i]))) {
-			v = cell_get(p, out, v);
-			v->lo = list[i]->lo, v->hi = list[i]->hi;
-		} else if (!(v = lookup(p, list[i]))) {
-			if (list[i]->code == O_SYM) {
-				for (at = p->scope; at->up; at = at->up)
-					;
-				v = sym_value(p, p->sizes, list[i]);
-				map_put(&at->vals, list[i], v);
-			} else {
-				Node *t = list[i]->in[0];
-				ensure(p, out, t);
-				touch(p, t);
-				st = storage_of(p->s, t);
-				addr = x_idx(p->m, 0);
-				for (k = 0; k < rank_of(t); k++) {
-					idx[k] = subst(p->m, x_cast(p->m, DT_INDEX, list[i]->in[k + 1]), &map, false);
-					addr = x_add(p->m, addr, x_mul(p->m, idx[k], host(p, out, st->stride[k])));
-				}
-				args[0] = x_idx(p->m, st->id);
-				args[1] = x_idx(p->m, dtypes[storage_type(dtype_of(t))].onnx);
-				args[2] = addr;
-				v = l_call(p->m, out, "load", 3, args);
-				if (dt_float(dtype_of(t))) {
-					diag_error(p->m->diag, X_UNSUPPORTED, t->loc, "a size depends on a floating-point value known only at run time");
-					v = x_flt(p->m, dtype_of(t), 0);
-				} else
-					v = x_cast(p->m, dtype_of(t), v);
-			}
-			bind(p, list[i], v);
-		}
-		map_put(&map, list[i], v);
-	}
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_SYM)
+			map_put(&map, list[i], symbol_value(p, out, list[i]));
+		else if (list[i]->code == O_READ)
+			map_put(&map, list[i], load_value(p, out, list[i]));
 	free(list);
 	v = subst(p->m, e, &map, false);
 	map_free(&map);
@@ -230,23 +262,27 @@ has_read(Node *e)
 	return yes;
 }
 
-/* Are all symbols of e those of the inputs? */
+/* Is e known when a run begins: from the sizes and elements of inputs alone? */
 static bool
 of_inputs(Planner *p, Node *e)
 {
-	Node **list;
+	Node **list, *v;
 	int i, k, n;
 	bool ok = true;
 
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++)
-		if (list[i]->code == O_SYM) {
+		if (list[i]->code == O_SYM && (v = map_get(&p->s->symvals, list[i])))
+			ok = of_inputs(p, v);
+		else if (list[i]->code == O_SYM) {
 			for (k = 0; k < p->m->symdefs.n; k++)
 				if (((SymDef *)p->m->symdefs.at[k])->sym == list[i])
 					break;
 			ok = k < p->m->symdefs.n;
-		} else
-			ok = list[i]->code != O_READ;
+		} else if (list[i]->code == O_READ) {
+			v = list[i]->in[0];
+			ok = v->code == O_PARAM && map_get(&p->s->home, v) == p->m->main && list[i]->nin <= 2;
+		}
 	free(list);
 	return ok;
 }
@@ -525,7 +561,7 @@ is_local_sym(Planner *p, const Node *d)
 {
 	int i;
 
-	if (d->code != O_SYM)
+	if (d->code != O_SYM || map_get(&p->s->symvals, d))
 		return false;
 	for (i = 0; i < p->m->symdefs.n; i++)
 		if (((SymDef *)p->m->symdefs.at[i])->sym == d)
@@ -1098,6 +1134,7 @@ make_plan(Sched *s)
 	int i, n;
 	bool fixed = true;
 
+	name_sizes(s);
 	home_regions(s->m, &s->home);
 	groups = make_groups(s);
 	choose_layouts(s, groups);

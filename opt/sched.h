@@ -37,6 +37,8 @@ typedef struct Sched {
 	Map home;              /* node -> Region */
 	Plan *plan;
 	Vec bufs;              /* PlanBuf */
+	Map sizereads;         /* while sizes are named: read -> symbol */
+	Map symvals;           /* symbol -> the read that defines it */
 	int nkernels;
 	bool gpu;
 	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */
@@ -106,6 +108,10 @@ bool contraction_of(Sched *, Node *tensor, Contraction *);
 
 Vec make_groups(Sched *);                                  /* of Group, in order of execution within a home */
 
+
+/* ---- sizes.c -------------------------------------------------------------------------------------- */
+
+void name_sizes(Sched *);
 
 /* ---- plan.c, place.c ------------------------------------------------------------------------------ */
 
