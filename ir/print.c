@@ -994,7 +994,8 @@ static void collect(P *p, Walk *w, Node *root)
 			if (depth == cap)
 				stack = grow(stack, sizeof *stack * (size_t)(cap *= 2));
 			Node **kids = grow(NULL, sizeof *kids * (size_t)w->needs.n);
-			memcpy(kids, w->needs.at, sizeof *kids * (size_t)w->needs.n);
+			for (int i = 0; i < w->needs.n; i++)
+				kids[i] = w->needs.at[i];
 			stack[depth++] = (Frame){ n, kids, w->needs.n, 0 };
 		}
 		n = NULL;
