@@ -4,7 +4,7 @@
 
 #include "../ir.h"
 
-extern const Op ops_elementwise[], ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_shape[], ops_index[], ops_order[], ops_control[];
+extern const Op ops_elementwise[], ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -59,6 +59,9 @@ Node *sum_of_products(Module *, DType acc, int n, Node *const *axes, Node *a, No
 bool is_zero(const Node *);                              /* the integer constant 0? */
 /* round(e * scale) + zero, saturated to zero's type. */
 Node *requantized(Module *, Node *e, Node *scale, Node *zero);
+
+/* quant.c */
+Node *quant_param(Build *, Node *t, Node *x, int axis, int64_t block, Node *const *axes);
 
 /* window.c */
 /* A window of k elements, dilation apart, that slides along a dimension of `in` elements with begin
