@@ -304,7 +304,7 @@ const char *cstorage(DType d)
 	case DT_BOOL: case DT_U2: case DT_U4: return "u8";
 	case DT_I2: case DT_I4: return "i8";
 	case DT_INDEX: return "i64";
-	default: return dtypes[d].text;
+	default: return dt_float(d) && dtypes[d].bits <= 8 ? "u8" : dtypes[d].text;
 	}
 }
 

@@ -203,17 +203,18 @@ static const Help helps[] = {
 		"	i32 ex = (i32)(x >> $d), ey = (i32)(y >> $d);\n"
 		"	x = ex ? (x & frac) | (frac + 1) : x;\n"
 		"	y = ey ? (y & frac) | (frac + 1) : y;\n"
-		"	ex += !ex;\n"
-		"	ey += !ey;\n"
+		"	for (ex += !ex; x <= frac; ex--)\n"
+		"		x <<= 1;\n"
+		"	for (ey += !ey; y <= frac; ey--)\n"
+		"		y <<= 1;\n"
 		"	for (; ex > ey; ex--)\n"
 		"		x = (x >= y ? x - y : x) << 1;\n"
 		"	x = x >= y ? x - y : x;\n"
 		"	if (x == 0)\n"
 		"		return tcc_as_$t(($i)s);\n"
-		"	for (; x <= frac && ex > 1; ex--)\n"
+		"	for (; x <= frac; ex--)\n"
 		"		x <<= 1;\n"
-		"	if (x > frac)\n"
-		"		x = (x & frac) | (($v)ex << $d);\n"
+		"	x = ex > 0 ? (x & frac) | (($v)ex << $d) : x >> (1 - ex);\n"
 		"	return tcc_as_$t(($i)(s | x));\n"
 		"}\n" },
 
@@ -536,8 +537,9 @@ static void saturate(CFile *f, const char *name, DType from, DType to)
 
 const char *c_convert(CFile *f, DType from, DType to)
 {
-	const char *name = intern(f->m, arena_printf(f->m->arena, "tcc_%s_to_%s", cstorage(from),
-		cstorage(to)));
+	const char *name = intern(f->m, arena_printf(f->m->arena, "tcc_%s_to_%s",
+		dt_float(from) ? dtypes[from].text : cstorage(from),
+		dt_float(to) ? dtypes[to].text : cstorage(to)));
 
 	if (dt_small(from) || dt_small(to))
 		return c_help(f, name, DT_NONE);
