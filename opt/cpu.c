@@ -16,21 +16,25 @@ enum { BLOCK = 2048, MAX_STACK = 1 << 18 };
 
 typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
 
-static Node *
-without_reads(Module *m, Node *e)
+/* Does the axis count for more than the addresses of reads: in a guard, as a value? */
+static bool
+outside_reads(Node *e, Node *axis)
 {
 	Node **list;
-	Map map = {0};
-	int i, n;
+	Map uses = {0};
+	int i, k, n;
+	bool yes;
 
 	list = topo_scalar(e, &n);
+	map_put(&uses, axis, axis);
 	for (i = 0; i < n; i++)
-		if (list[i]->code == O_READ)
-			map_put(&map, list[i], x_num(m, list[i]->type->dtype, (Num){0}));
+		for (k = 0; list[i]->code != O_READ && k < list[i]->nin; k++)
+			if (list[i]->in[k] && map_get(&uses, list[i]->in[k]))
+				map_put(&uses, list[i], axis);
 	free(list);
-	e = subst(m, e, &map, false);
-	map_free(&map);
-	return e;
+	yes = map_get(&uses, e) != NULL;
+	map_free(&uses);
+	return yes;
 }
 
 static bool
@@ -45,11 +49,11 @@ walks_as_one(Module *m, Node *addr, Node *outer, Node *inner)
 static bool
 mergeable(KB *kb, Nest *nest, int k)
 {
-	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], *rest = without_reads(kb->m, nest->body), **list;
+	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], **list;
 	int i, j, n;
 	bool ok;
 
-	if (contains(rest, outer) || contains(rest, inner))
+	if (outside_reads(nest->body, outer) || outside_reads(nest->body, inner))
 		return false;
 	ok = walks_as_one(kb->m, kb_address(kb, nest->out, nest->out_idx), outer, inner);
 	list = topo_scalar(nest->body, &n);

@@ -284,7 +284,7 @@ make_groups(Sched *s)
 		vec_push(s->m, &roots, s->m->main->results[i]);
 	for (i = 0; i < s->m->requires.n; i++)
 		vec_push(s->m, &roots, ((Require *)s->m->requires.at[i])->cond);
-	q.list = topo((Node **)roots.at, roots.n, false, &q.n);
+	q.list = topo((Node **)roots.at, roots.n, true, &q.n);
 	for (i = 0; i < q.n; i++)
 		if (q.list[i]->code == O_TENSOR || q.list[i]->code == O_SCATTER)
 			place(&q, q.list[i]);
@@ -292,10 +292,10 @@ make_groups(Sched *s)
 	for (i = 0; i < s->m->main->nresults; i++)
 		map_put(&q.outside, s->m->main->results[i], s->m->main->results[i]);
 	for (i = 0; i < q.n; i++)              /* sizes that read: the host needs the tensor */
-		if (q.list[i]->code == O_AXIS) {
+		if (q.list[i]->code == O_SYM && q.list[i]->def) {
 			Node **e;
 			int n;
-			e = topo_scalar(q.list[i]->in[0], &n);
+			e = topo_scalar(q.list[i]->def, &n);
 			for (k = 0; k < n; k++)
 				if (e[k]->code == O_READ)
 					map_put(&q.outside, e[k]->in[0], e[k]);

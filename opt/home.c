@@ -73,6 +73,9 @@ compute_deps(Homes *h)
 			if (n->in[k])
 				for (e = deps_of(h, n->in[k]), w = 0; w < h->words; w++)
 					d[w] |= e[w];
+		if (n->def)                      /* a symbol: what its value is read from */
+			for (e = deps_of(h, n->def), w = 0; w < h->words; w++)
+				d[w] |= e[w];
 		for (r = 0; r < n->nregions; r++) {
 			for (k = 0; k < n->regions[r]->nresults; k++)
 				if ((c = n->regions[r]->results[k]))
@@ -124,6 +127,8 @@ assign(Homes *h, Region *main, Map *home)
 		for (k = 0; k < n->nin; k++)
 			if (n->in[k])
 				use(h, home, n->in[k], r);
+		if (n->def)
+			use(h, home, n->def, r);
 		for (k = 0; k < n->nregions; k++) {
 			x = region_info(h, n->regions[k]);
 			x->parent = r;
@@ -147,7 +152,7 @@ home_regions(Module *m, Map *home)
 	for (i = 0; i < m->requires.n; i++)
 		vec_push(m, &roots, ((Require *)m->requires.at[i])->cond);
 	add_region(&h, m->main, false);
-	h.list = topo((Node **)roots.at, roots.n, false, &h.count);
+	h.list = topo((Node **)roots.at, roots.n, true, &h.count);
 	for (i = 0; i < h.count; i++)
 		for (k = 0; k < h.list[i]->nregions; k++)
 			add_region(&h, h.list[i]->regions[k], h.list[i]->code == O_LOOP);

@@ -381,8 +381,8 @@ reduce_lanes(KB *kb, Region *r, Node *red, Node *body, int w)
 		l_for(m, r, F_VECTOR, v, rv);
 	}
 	v = x_axis(m, wn);
-	idx[0] = x_idx(m, 0), idx[1] = v;
-	return l_let(m, r, l_fold(m, comb, acc, v, 2, idx));
+	idx[0] = x_idx(m, 0);
+	return l_let(m, r, l_fold(m, comb, acc, v, 1, idx));
 }
 
 static Node *

@@ -11,7 +11,6 @@ pass_schedule(Module *m)
 
 	map_free(&s.storage);
 	map_free(&s.home);
-	map_free(&s.symvals);
 	return ok;
 }
 

@@ -199,7 +199,7 @@ load_value(Planner *p, Region *out, Node *read)
 static Node *
 symbol_value(Planner *p, Region *out, Node *sym)
 {
-	Node *v, *read = map_get(&p->s->symvals, sym);
+	Node *v, *read = sym->def;
 	Scope *top;
 
 	if ((v = map_get(&p->cells, sym))) {
@@ -272,7 +272,7 @@ of_inputs(Planner *p, Node *e)
 
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++)
-		if (list[i]->code == O_SYM && (v = map_get(&p->s->symvals, list[i])))
+		if (list[i]->code == O_SYM && (v = list[i]->def))
 			ok = of_inputs(p, v);
 		else if (list[i]->code == O_SYM) {
 			for (k = 0; k < p->m->symdefs.n; k++)
@@ -468,6 +468,7 @@ run_group(Planner *p, Region *out, Group *g)
 {
 	Kernel *k;
 	Node *base, *t = g->members[0];
+	Vec tensors;
 	int i;
 
 	for (i = 0; i < g->n; i++) {
@@ -487,15 +488,13 @@ run_group(Planner *p, Region *out, Group *g)
 		diag_error(p->m->diag, X_BUG, g->loc, "no schedule");
 		return;
 	}
-	for (i = 0; i < p->s->touched.n; i++) {
-		Node *x = p->s->touched.at[i];
-		if (x->code == O_CONST)
-			const_buffer(p, x);
-		else if (k->writes[i])
-			result_buffer(p, out, x);
-	}
-	Vec tensors = p->s->touched;
+	tensors = p->s->touched;                 /* sizing the results may run other groups */
 	p->s->touched = (Vec){0};
+	for (i = 0; i < tensors.n; i++)
+		if (((Node *)tensors.at[i])->code == O_CONST)
+			const_buffer(p, tensors.at[i]);
+		else if (k->writes[i])
+			result_buffer(p, out, tensors.at[i]);
 	launch(p, out, k, &tensors);
 }
 
@@ -561,7 +560,7 @@ is_local_sym(Planner *p, const Node *d)
 {
 	int i;
 
-	if (d->code != O_SYM || map_get(&p->s->symvals, d))
+	if (d->code != O_SYM || d->def)
 		return false;
 	for (i = 0; i < p->m->symdefs.n; i++)
 		if (((SymDef *)p->m->symdefs.at[i])->sym == d)
@@ -949,7 +948,7 @@ run_item(Planner *p, Region *out, Item *it)
 		return;
 	it->busy = true;
 	if (it->n && it->n->nregions) {          /* what its regions use from here */
-		list = topo(&it->n, 1, false, &n);
+		list = topo(&it->n, 1, true, &n);
 		for (i = 0; i < n; i++)
 			if ((x = map_get(&p->item, list[i])) && x->home == it->home)
 				run_item(p, out, x);
@@ -1144,7 +1143,7 @@ make_plan(Sched *s)
 		s->plan->in_buf[i] = -1;
 	p.sizes = region_new(s->m, NULL);
 	push(&p, s->m->main);
-	list = topo(s->m->main->results, s->m->main->nresults, false, &n);
+	list = topo(s->m->main->results, s->m->main->nresults, true, &n);
 	for (i = 0; i < groups.n; i++)
 		add_item(&p, groups.at[i], NULL);
 	for (i = 0; i < n; i++)

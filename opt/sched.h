@@ -38,7 +38,6 @@ typedef struct Sched {
 	Plan *plan;
 	Vec bufs;              /* PlanBuf */
 	Map sizereads;         /* while sizes are named: read -> symbol */
-	Map symvals;           /* symbol -> the read that defines it */
 	int nkernels;
 	bool gpu;
 	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */

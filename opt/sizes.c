@@ -1,6 +1,7 @@
 /*
  * Sizes that only run-time data give: every element of a tensor that some extent reads becomes a
- * symbol, so that kernels see symbols alone and the host plan reads each element once.
+ * symbol (its def is the read), so that kernels see symbols alone and the host plan reads each
+ * element once.
  */
 #include <stdlib.h>
 #include "sched.h"
@@ -17,7 +18,7 @@ name_read(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	r = x_read(m, in[0], in + 1);
 	if (r->code != O_READ)
 		return r;
-	map_put(&s->symvals, sym, r);
+	sym->def = r;
 	return x_cast(m, n->type->dtype, sym);
 }
 
