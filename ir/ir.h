@@ -27,6 +27,7 @@ typedef struct Loc Loc;
 typedef struct Diag Diag;
 typedef struct Map Map;
 typedef struct Kernel Kernel;
+typedef struct Require Require;
 typedef struct Machine Machine;
 
 /* ---- arena.c: memory and strings ----------------------------------------------------------- */
@@ -194,6 +195,8 @@ struct Node {
 	uint32_t id;           /* dense, in order of making */
 	uint32_t hash;
 	uint32_t size;         /* scalars: nodes of the expression as a tree, saturating */
+	int nneeds;            /* graph operator: conditions that building it required */
+	const Require *needs;
 };
 
 /* A function, a branch, a loop body, a list of statements. */
@@ -216,7 +219,8 @@ const Loc *loc_new(Module *, const char *name, const char *type, int index);
 const Loc *loc_union(Module *, const Loc *, const Loc *);
 
 /* A condition on the input's shapes that the program checks once a run (exit code 6). */
-typedef struct Require { Node *cond; const char *message; const Loc *loc; } Require;
+struct Require { Node *cond; const char *message; const Loc *loc; };
+void require_again(Module *, const Require *);           /* unless it stands already */
 
 /* An axis of an input that defines a symbol; the first one defines it, the others are checked. */
 typedef struct SymDef { Node *sym; int input, axis; } SymDef;

@@ -275,10 +275,8 @@ void
 require(Module *m, Node *cond, const Loc *loc, const char *fmt, ...)
 {
 	char text[512];
-	Require *r;
 	va_list ap;
 	int64_t v;
-	int i;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
@@ -288,12 +286,18 @@ require(Module *m, Node *cond, const Loc *loc, const char *fmt, ...)
 			diag_error(m->diag, X_INVALID, loc, "%s", text);
 		return;
 	}
+	require_again(m, &(Require){cond, arena_printf(m->arena, "%s", text), loc});
+}
+
+void
+require_again(Module *m, const Require *r)
+{
+	int i;
+
 	for (i = 0; i < m->requires.n; i++)
-		if (((Require *)m->requires.at[i])->cond == cond)
+		if (((Require *)m->requires.at[i])->cond == r->cond)
 			return;
-	r = NEW(m, Require);
-	*r = (Require){cond, arena_printf(m->arena, "%s", text), loc};
-	vec_push(m, &m->requires, r);
+	vec_push(m, &m->requires, arena_dup(m->arena, r, sizeof *r));
 }
 
 /* ---- attributes -------------------------------------------------------------------------------- */

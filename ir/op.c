@@ -354,10 +354,11 @@ graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, i
 	Region *const *regions, const Loc *loc)
 {
 	const Sig *s = op_sig(op);
-	int n = nin > s->nin ? nin : s->nin, errors = m->diag->errors, i;
+	int n = nin > s->nin ? nin : s->nin, errors = m->diag->errors, first = m->requires.n, i;
 	Build b = {.m = m, .op = op, .nin = nin, .attrs = attrs, .nregions = nregions, .regions = (Region **)regions,
 		.nout = nout, .loc = loc};
 	Node *r, *def;
+	Require *needs;
 
 	b.in = NEWN(m, Node *, n + 1);
 	memcpy(b.in, in, sizeof *in * (size_t)nin);
@@ -365,8 +366,12 @@ graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, i
 		return NULL;
 	r = node_make(m, (Node){.op = op, .nin = n, .in = b.in, .attrs = b.attrs, .nregions = nregions,
 		.regions = b.regions, .n = s->variadic_out ? nout : 0, .loc = loc});
-	if (r->def)
+	if (r->def) {
+		/* it may have been made within a branch, or in an attempt whose conditions were dropped */
+		for (i = 0; i < r->nneeds; i++)
+			require_again(m, &r->needs[i]);
 		return r;
+	}
 	b.nin = n;
 	def = op->build ? op->build(&b) : body_expand(&b);
 	if (!def || m->diag->errors != errors) {
@@ -374,7 +379,12 @@ graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, i
 			fail(&b, "%s cannot be built", op->name);
 		return NULL;
 	}
-	(void)i;
+	if (m->requires.n > first) {
+		needs = NEWN(m, Require, m->requires.n - first);
+		for (i = first; i < m->requires.n; i++)
+			needs[r->nneeds++] = *(Require *)m->requires.at[i];
+		r->needs = needs;
+	}
 	r->def = def;
 	r->type = def->type;
 	for (def = r->def; def; def = def->def)           /* parts of a composition come from the same place */
