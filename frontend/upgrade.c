@@ -356,8 +356,13 @@ static bool dropout_inputs(Form *f)
 {
 	drop(f, "is_test");
 	drop(f, "ratio");
-	if (f->node->version < 10 && f->nout > 1)
-		return unsupported_form(f, "the mask as an output");
+	if (f->node->version < 10 && f->nout > 1 && f->nin > 0 && f->in[0]->type->kind == T_TENSOR) {
+		/* the mask was of the operand's type */
+		Node *x = f->in[0], *axes[MAX_RANK];
+		axes_new(f->m, rank_of(x), x->type->dims, axes);
+		f->result = t_tuple(f->m, 2, (Node *[]){ x, t_tensor(f->m, rank_of(x), axes,
+			x_int(f->m, dtype_of(x), 1)) });
+	}
 	return true;
 }
 

@@ -342,6 +342,214 @@ build_unique(Build *b)
 	return t_tuple(m, 4, out);
 }
 
+/* ---- suppression of overlapping boxes ----------------------------------------------------------------------------- */
+
+typedef struct Box { Node *lo[2], *hi[2], *area; } Box;
+
+/* Box i of batch n; its corners in order, whichever way it was given. */
+static Box
+box_at(Module *m, Node *boxes, Node *n, Node *i, bool center)
+{
+	Node *v[4], *half = x_flt(m, DT_F32, 0.5), *side[2];
+	Box r;
+	int k;
+
+	for (k = 0; k < 4; k++)
+		v[k] = x_read(m, boxes, (Node *[]){n, i, x_idx(m, k)});
+	for (k = 0; k < 2; k++) {
+		Node *h = x_mul(m, v[k + 2], half);
+		r.lo[k] = center ? x_sub(m, v[k], h) : x_min(m, v[k], v[k + 2]);
+		r.hi[k] = center ? x_add(m, v[k], h) : x_max(m, v[k], v[k + 2]);
+		side[k] = x_sub(m, r.hi[k], r.lo[k]);
+	}
+	r.area = x_mul(m, side[1], side[0]);
+	return r;
+}
+
+static Node *
+overlap(Module *m, const Box *a, const Box *b, Node *limit)
+{
+	Node *zero = x_int(m, DT_F32, 0), *side[2], *inter, *both, *ok = x_bool(m, true);
+	int k;
+
+	for (k = 0; k < 2; k++) {
+		side[k] = x_sub(m, x_min(m, a->hi[k], b->hi[k]), x_max(m, a->lo[k], b->lo[k]));
+		ok = x_and(m, ok, x_lt(m, zero, side[k]));
+	}
+	inter = x_mul(m, side[1], side[0]);
+	both = x_sub(m, x_add(m, a->area, b->area), inter);
+	ok = x_and(m, ok, x_and(m, x_lt(m, zero, inter), x_lt(m, zero, both)));
+	ok = x_and(m, ok, x_and(m, x_lt(m, zero, a->area), x_lt(m, zero, b->area)));
+	return x_and(m, ok, x_lt(m, limit, x2(m, O_DIV, inter, both)));
+}
+
+/*
+ * One round: is box number `round` (by score) of each batch and class kept, given the earlier ones?
+ * It is if its score is high enough, there is room, and no kept one overlaps too much.
+ */
+static Region *
+suppress_round(Build *b, Node *boxes, Node *scores, Node *order, const Type *type)
+{
+	Module *m = b->m;
+	Region *r = region_new(m, "body");
+	Node *round, *keep, *a[3], *k, *j, *i, *other, *count, *hit, *ok, *most, *limit;
+	bool center = attr_int(b, "center_point_box") != 0;
+	Box x, y;
+
+	r->nparams = 2;
+	r->params = NEWN(m, Node *, 2);
+	round = r->params[0] = t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
+	keep = r->params[1] = t_param(m, "keep", type, 1);
+	k = x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, round, NULL)), dim_of(order, 2));
+	most = b->in[2] ? x_cast(m, DT_I64, scalar_arg(m, b->in[2])) : x_int(m, DT_I64, 0);
+	limit = b->in[3] ? scalar_arg(m, b->in[3]) : x_flt(m, DT_F32, 0);
+	axes_new(m, 2, type->dims, a);
+	i = x_cast(m, DT_INDEX, x_read(m, order, (Node *[]){a[0], a[1], k}));
+	j = x_axis(m, k);
+	count = x_reduce(m, COMB_SUM, 1, &j, as_i64(m, x_read(m, keep, (Node *[]){a[0], a[1], j})));
+	j = x_axis(m, k);
+	other = x_cast(m, DT_INDEX, x_read(m, order, (Node *[]){a[0], a[1], j}));
+	x = box_at(m, boxes, a[0], i, center);
+	y = box_at(m, boxes, a[0], other, center);
+	hit = x_select(m, x_read(m, keep, (Node *[]){a[0], a[1], j}), overlap(m, &x, &y, limit), x_bool(m, false));
+	hit = x_reduce(m, COMB_OR, 1, &j, hit);
+	ok = x_and(m, x_lt(m, count, most), x_not(m, hit));
+	if (b->in[4])
+		ok = x_and(m, ok, x_lt(m, scalar_arg(m, b->in[4]), x_read(m, scores, (Node *[]){a[0], a[1], i})));
+	ok = t_tensor(m, 2, a, ok);
+	axes_new(m, 3, type->dims, a);
+	region_add(m, r, t_scalar(m, DT_BOOL, (Num){.i = 1}));
+	region_add(m, r, t_tensor(m, 3, a, x_select(m, x_eq(m, a[2], k), x_read(m, ok, a), x_read(m, keep, a))));
+	return r;
+}
+
+/* The inverse of sorted_places: which element stands at each position. */
+static Node *
+sorted_order(Module *m, Node *places, int axis)
+{
+	Node *axes[MAX_RANK], *idx[MAX_RANK], *base;
+
+	axes_new(m, rank_of(places), places->type->dims, axes);
+	base = t_tensor(m, rank_of(places), axes, x_int(m, DT_I64, 0));
+	axes_new(m, rank_of(places), places->type->dims, axes);
+	memcpy(idx, axes, sizeof *idx * (size_t)rank_of(places));
+	idx[axis] = x_cast(m, DT_INDEX, x_read(m, places, axes));
+	return t_scatter(m, COMB_SET, base, rank_of(places), axes, idx, x_cast(m, DT_I64, axes[axis]), NULL);
+}
+
+static Node *
+build_nms(Build *b)
+{
+	Module *m = b->m;
+	Node *boxes = b->in[0], *scores = b->in[1], *order, *keep, *loop, *flat, *n, *axis, *place, *axes[3], *at, *v, *c, *i;
+	const Type *type;
+
+	if (rank_of(boxes) != 3 || rank_of(scores) != 3)
+		return fail(b, "boxes and scores have %d and %d dimensions, must have 3", rank_of(boxes), rank_of(scores));
+	require(m, x_and(m, x_eq(m, dim_of(boxes, 0), dim_of(scores, 0)), x_eq(m, dim_of(boxes, 1), dim_of(scores, 2))),
+		b->loc, "boxes and scores are not of the same batch and number");
+	require(m, x_eq(m, dim_of(boxes, 2), x_idx(m, 4)), b->loc, "a box has %s numbers", expr_print(m, dim_of(boxes, 2)));
+	order = sorted_order(m, sorted_places(m, scores, 2, true), 2);
+	type = ty_tensor(m, DT_BOOL, 3, scores->type->dims);
+	axes_new(m, 3, type->dims, axes);
+	keep = t_tensor(m, 3, axes, x_bool(m, false));
+	loop = loop_build(b, t_scalar_expr(m, DT_I64, dim_of(scores, 2)), NULL, 1, &keep,
+		suppress_round(b, boxes, scores, order, type));
+	if (!loop)
+		return NULL;
+	n = numel(m, scores);
+	flat = reshape(m, t_result(m, loop, 0), 1, &n);
+	axis = x_axis(m, n);
+	place = places_of(b, n, axis, x_read(m, flat, &axis));
+	axes[0] = x_axis(m, dim_of(place, 0));
+	axes[1] = x_axis(m, x_idx(m, 3));
+	at = x_cast(m, DT_INDEX, x_read(m, place, axes));
+	i = x_mod(m, at, dim_of(scores, 2));
+	at = x_fdiv(m, at, dim_of(scores, 2));
+	c = x_mod(m, at, dim_of(scores, 1));
+	at = x_fdiv(m, at, dim_of(scores, 1));
+	v = x_read(m, order, (Node *[]){at, c, i});
+	v = x_select(m, x_eq(m, axes[1], x_idx(m, 2)), v, x_cast(m, DT_I64, x_select(m, x_eq(m, axes[1], x_idx(m, 1)), c, at)));
+	return t_tensor(m, 2, axes, v);
+}
+
+/* ---- determinant ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * One step of elimination on [batch..., n, n] in f64: the row with the largest pivot in column k goes
+ * to row k, and its multiples from those below. *det is multiplied by the pivot, negated by a swap.
+ */
+static Node *
+eliminate(Module *m, Node *a, int k, int n, Node **det)
+{
+	Node *ax[MAX_RANK], *idx[MAX_RANK], *i, *best, *row, *piv, *zero = x_flt(m, DT_F64, 0), *v, *pivot, *p, *f, *kk;
+	int r = rank_of(a) - 2;
+
+	kk = x_idx(m, k);
+	axes_new(m, r, a->type->dims, ax);
+	memcpy(idx, ax, sizeof *idx * (size_t)r);
+	i = x_axis(m, x_idx(m, n - k));
+	idx[r] = x_addi(m, i, k);
+	idx[r + 1] = kk;
+	v = x1(m, O_ABS, x_read(m, a, idx));
+	best = t_tensor(m, r, ax, x_reduce(m, COMB_MAX, 1, &i, v));
+	axes_new(m, r, a->type->dims, ax);
+	memcpy(idx, ax, sizeof *idx * (size_t)r);
+	i = x_axis(m, x_idx(m, n - k));
+	idx[r] = x_addi(m, i, k);
+	v = x1(m, O_ABS, x_read(m, a, idx));
+	v = x_select(m, x_eq(m, v, x_read(m, best, ax)), x_cast(m, DT_I64, i), x_int(m, DT_I64, n - 1 - k));
+	pivot = t_tensor(m, r, ax, x_reduce(m, COMB_MIN, 1, &i, v));         /* its row, counted from k */
+
+	axes_new(m, r, a->type->dims, ax);
+	memcpy(idx, ax, sizeof *idx * (size_t)r);
+	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)), k);
+	idx[r] = p;
+	idx[r + 1] = kk;
+	piv = x_read(m, a, idx);
+	v = x_select(m, x_eq(m, p, kk), piv, x1(m, O_NEG, piv));
+	*det = t_tensor(m, r, ax, *det ? x_mul(m, x_read(m, *det, ax), v) : v);
+
+	axes_new(m, r + 2, a->type->dims, ax);
+	memcpy(idx, ax, sizeof *idx * (size_t)(r + 2));
+	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)), k);
+	row = x_select(m, x_eq(m, ax[r], kk), p, x_select(m, x_eq(m, ax[r], p), kk, ax[r]));
+	idx[r] = p;
+	idx[r + 1] = kk;
+	piv = x_read(m, a, idx);
+	idx[r] = row;
+	f = x_read(m, a, idx);
+	f = x_select(m, x_eq(m, piv, zero), zero, x2(m, O_DIV, f, piv));
+	idx[r] = p;
+	idx[r + 1] = ax[r + 1];
+	v = x_mul(m, f, x_read(m, a, idx));
+	idx[r] = row;
+	v = x_select(m, x_lt(m, kk, ax[r]), x_sub(m, x_read(m, a, idx), v), x_read(m, a, idx));
+	return t_tensor(m, r + 2, ax, v);
+}
+
+static Node *
+build_det(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *axes[MAX_RANK], *det = NULL;
+	int rank = rank_of(x), k;
+	int64_t n;
+
+	if (rank < 2)
+		return fail(b, "the operand has %d dimensions, needs 2", rank);
+	require(m, x_eq(m, dim_of(x, rank - 1), dim_of(x, rank - 2)), b->loc, "the matrices are %s by %s",
+		expr_print(m, dim_of(x, rank - 2)), expr_print(m, dim_of(x, rank - 1)));
+	if ((!is_int(dim_of(x, rank - 1), &n) && !is_int(dim_of(x, rank - 2), &n)) || n > 64)
+		return unsupported(b, "the size of the matrices must be known, and at most 64");
+	axes_new(m, rank, x->type->dims, axes);
+	x = t_tensor(m, rank, axes, x_cast(m, DT_F64, x_read(m, x, axes)));
+	for (k = 0; k < n; k++)
+		x = eliminate(m, x, k, (int)n, &det);
+	axes_new(m, rank - 2, x->type->dims, axes);
+	return t_tensor(m, rank - 2, axes, x_cast(m, dtype_of(b->in[0]), n ? x_read(m, det, axes) : x_flt(m, DT_F64, 1)));
+}
+
 const Op ops_order[] = {
 	BUILD("cumsum",  "CumSum",  14, "(x: num, axis: idx) {exclusive: int = 0, reverse: int = 0} -> y", build_cumsum,
 		"running sum along an axis"),
@@ -356,5 +564,8 @@ const Op ops_order[] = {
 		build_topk, "the k largest or smallest along an axis, and where they are"),
 	BUILD("unique",  "Unique",  28, "(x: num|bool) {axis: int?, sorted: int = 1} -> y, indices?, inverse?, counts?",
 		build_unique, "different elements or slices"),
+	BUILD("non_max_suppression", "NonMaxSuppression", 11, "(boxes: f32, scores: f32, most: i64?, iou_threshold: f32?,"
+		" score_threshold: f32?) {center_point_box: int = 0} -> y", build_nms, "the best of overlapping boxes"),
+	BUILD("det",     "Det",     22, "(x: float) {} -> y", build_det, "determinant of square matrices"),
 	{0}
 };
