@@ -47,6 +47,7 @@ typedef struct P {
 	Table values, symbols;
 	Local *locals; int nlocals, caplocals;
 	Dim *dims; int ndims;
+	Map stated;            /* conditions of requirements */
 	Node *any;             /* stands for "?" in types that are only compared */
 	const char *mapped_name; const uint8_t *mapped; size_t mapped_size;
 } P;
@@ -617,7 +618,7 @@ static Node *operation(P *p, OpCode op, int n, Node **in, DType to)
 				dtypes[in[i]->type->dtype].text);
 	if (op == O_BITS && dtypes[to].bits != dtypes[d].bits)
 		bad(p, "%s and %s differ in width", dtypes[to].text, dtypes[d].text);
-	if ((op == O_BITS && (to == DT_BOOL || d == DT_BOOL)) || !applies(op, d))
+	if (!applies(op, d))
 		bad(p, "%s of %s", core_op(op)->name, dtypes[d].text);
 	if ((op == O_CAST || op == O_BITS) && (dtypes[to].bits == 0 || dtypes[to].cls == 'C'))
 		bad(p, "no conversion to %s", dtypes[to].text);
@@ -1535,7 +1536,43 @@ static void requirement(P *p)
 	want(p, ":");
 	const char *text = string(p);
 	const Loc *l = location(p);
+	map_put(&p->stated, cond, cond);
 	require(p->m, cond, l, "%s", text);
+}
+
+/* Does the condition read what the text does not show? */
+static bool hidden(const Map *shown, Node *cond)
+{
+	int n;
+	bool found = false;
+	Node **list = topo_scalar(cond, &n);
+	for (int i = 0; i < n && !found; i++) {
+		Node *t = list[i]->code == O_READ ? list[i]->in[0] : NULL;
+		while (t && t->code == O_RESULT)
+			t = t->in[0];
+		found = t && !map_get(shown, t);
+	}
+	free(list);
+	return found || cond->size > 4 * TEXT_INLINE;
+}
+
+/* Operators make their requirements when they are made; of those that could have been stated, what
+ * is not stated does not hold. */
+static void keep_stated(P *p)
+{
+	Map shown = { 0 };
+	Vec *v = &p->m->requires;
+	int n = 0;
+	for (uint32_t i = 0; i < p->values.cap; i++)
+		if (p->values.key[i])
+			map_put(&shown, p->values.val[i], p->values.val[i]);
+	for (int i = 0; i < v->n; i++) {
+		Require *r = v->at[i];
+		if (map_get(&p->stated, r->cond) || hidden(&shown, r->cond))
+			v->at[n++] = r;
+	}
+	v->n = n;
+	map_free(&shown);
 }
 
 /* let %3 = e: a scalar that many lines use */
@@ -1763,6 +1800,7 @@ static void main_region(P *p)
 	}
 	want(p, "}");
 	p->m->out_names = names;
+	keep_stated(p);
 }
 
 /* ---- loop level ---------------------------------------------------------------------------- */
@@ -2128,7 +2166,7 @@ static void loops(P *p)
 			want(p, "=");
 		}
 		/* stands for the output: only its type matters here */
-		output(p, &names, &cap, t_param(p->m, name ? name : "out", type(p, false), -1), name);
+		output(p, &names, &cap, t_param(p->m, name ? name : "out", type(p, true), -1), name);
 	}
 	p->m->out_names = names;
 	for (;;)
@@ -2170,6 +2208,7 @@ Module *module_parse(const char *text, const char *file, Diag *diag, Level *leve
 	free(p->values.val);
 	free(p->symbols.key);
 	free(p->symbols.val);
+	map_free(&p->stated);
 	free(p->locals);
 	free(p->dims);
 	free(p);

@@ -20,7 +20,7 @@
 #include "ir/plan.h"
 #include "ir/text.h"
 
-enum { INLINE = 16, HEIGHT = 32, SHORT_CONST = 16, LONG_CONST = 64 << 10 };
+enum { INLINE = TEXT_INLINE, HEIGHT = 32, SHORT_CONST = 16, LONG_CONST = 64 << 10 };
 
 /* A block of an expression: the whole, or the body of a reduce or iter. */
 typedef struct Scope { int parent, depth; } Scope;
@@ -238,7 +238,7 @@ static bool plain_float(DType d, double v)
 {
 	Num n = num_round(d, v), nan = { .f = NAN };
 	if (!isnan(v))
-		return n.f == v && !!signbit(n.f) == !!signbit(v);
+		return isinf(v) || (n.f == v && !!signbit(n.f) == !!signbit(v));
 	return !memcmp(&v, &nan.f, sizeof v);
 }
 
@@ -1761,6 +1761,21 @@ static void collect_statements(P *p, Walk *w, const Region *r)
 	}
 }
 
+/* Types of outputs may read tensors, which this level does not show, but their symbols stand. */
+static void collect_symbols(P *p, Walk *w, const Type *t)
+{
+	for (int i = 0; t->kind == T_TENSOR && i < t->rank; i++) {
+		int n;
+		Node **list = topo_scalar(t->dims[i], &n);
+		for (int k = 0; k < n; k++)
+			if (list[k]->code == O_SYM)
+				collect(p, w, list[k]);
+		free(list);
+	}
+	for (int i = 0; t->elem && i < t->rank; i++)
+		collect_symbols(p, w, t->elem[i]);
+}
+
 static void print_loops(P *p)
 {
 	Walk w = { 0 };
@@ -1778,6 +1793,8 @@ static void print_loops(P *p)
 	}
 	if (p->m->plan)
 		collect_statements(p, &w, p->m->plan);
+	for (int i = 0; i < r->nresults; i++)
+		collect_symbols(p, &w, r->results[i]->type);
 	place(p, &w);
 	order(p, &w);
 	take_symbols(p, &w);

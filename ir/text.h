@@ -4,6 +4,10 @@
 
 #include "ir/ir.h"
 
+/* Larger closed expressions stand on a line of their own; in graph level, four times as large ones
+ * are not shown in types and requirements. */
+enum { TEXT_INLINE = 16 };
+
 bool text_reserved(const char *word);                    /* has a meaning in expressions */
 void text_num(FILE *, DType, Num);                       /* a literal, with its type */
 int text_precedence(OpCode);                             /* of an infix operation, from 2; 0: not infix */
