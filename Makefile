@@ -81,7 +81,8 @@ all: $(RT_LIB) $(TCC_LIB)
 
 $(B)/tcc-ml: $(TCC_OBJS) $(RT_IN_TCC)
 	@echo "LINK $@"
-	@$(CC) $(CFLAGS) $(SAN) -rdynamic -o $@ $^ $(LIBS) $(LDFLAGS)
+	@$(CC) $(CFLAGS) $(SAN) -rdynamic -o $@.new $^ $(LIBS) $(LDFLAGS)
+	@mv $@.new $@
 
 $(TCC_LIB): $(filter-out $(MAIN_OBJ),$(TCC_OBJS)) $(RT_IN_TCC)
 	@mkdir -p $(@D); rm -f $@

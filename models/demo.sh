@@ -69,7 +69,7 @@ start=$(now)
 look "$picture"
 cold=$(($(now) - start))
 echo
-echo "I see a $label ($sure sure)."
+echo "I see a$(echo "$label" | sed "s,^eight,n &,; t; s,^, ,") ($sure sure)."
 ranked $dir/out/output_0.npy | head -n 3 | while read -r p i; do
 	awk -v p="$p" -v l="$(sed -n "$((i + 1))p" $labels)" 'BEGIN {
 		n = int(50 * p + 0.5); while (n-- > 0) bar = bar "="
