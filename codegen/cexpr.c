@@ -948,3 +948,14 @@ int64_t known_divisor(const Node *n)
 		return 1;
 	}
 }
+
+Node *cx_first_lanes(Module *m, Node *cond, Node *axis)
+{
+	Node *coef, *rest;
+
+	if ((cond->code != O_LT && cond->code != O_LE) || cond->in[0]->type->dtype != DT_INDEX ||
+			contains(cond->in[1], axis) || !linear_in(m, cond->in[0], axis, &coef, &rest) ||
+			!is_intv(coef, 1))
+		return NULL;
+	return x_addi(m, x_sub(m, cond->in[1], rest), cond->code == O_LE);
+}

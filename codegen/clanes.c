@@ -236,18 +236,6 @@ static void print_region(void *lanes, CFn *c, Region *r)
 	}
 }
 
-/* The number of first lanes for which the condition holds, as an expression; NULL: not of the form. */
-static Node *first_lanes(Module *m, Node *cond, Node *axis)
-{
-	Node *coef, *rest;
-
-	if ((cond->code != O_LT && cond->code != O_LE) || cond->in[0]->type->dtype != DT_INDEX ||
-			contains(cond->in[1], axis) || !linear_in(m, cond->in[0], axis, &coef, &rest) ||
-			!is_intv(coef, 1))
-		return NULL;
-	return x_addi(m, x_sub(m, cond->in[1], rest), cond->code == O_LE);
-}
-
 static const char *limit_text(CFn *c, Node *lanes, int64_t w)
 {
 	Node *n = x_min(c->f->m, lanes, x_idx(c->f->m, w));
@@ -268,7 +256,7 @@ static Region *shortened(Lanes *l, Region *r)
 	Node *s = r->nresults == 1 ? r->results[0] : NULL, *n;
 
 	if (!s || s->code != O_WHEN || (s->nregions > 1 && s->regions[1]) ||
-			!(n = first_lanes(l->c->f->m, s->in[0], l->axis)))
+			!(n = cx_first_lanes(l->c->f->m, s->in[0], l->axis)))
 		return r;
 	l->limit = limit_text(l->c, n, l->w);
 	return s->regions[0];

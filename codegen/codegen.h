@@ -65,6 +65,10 @@ struct Job {
 	struct Meta *meta;     /* made once, by meta_get */
 };
 
+/* Device kernels with more shared memory than this get it from the launch, in bytes; and then some
+ * more, since each buffer begins at a multiple of 16. */
+enum { STATIC_SHARED = 47 * 1024, SHARED_PADDING = 512 };
+
 struct Target {
 	const char *name;      /* "llvm", "c", "cuda", "hip" */
 	const char *doc;       /* a line, for `tcc-ml targets` */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/codegen.h"
 #include "codegen/cprint.h"
 #include "runtime/abi.h"
 
@@ -312,6 +313,11 @@ static void local_array(CFn *c, Node *b, const char *name, bool spread)
 	fputs(";\n", c->o);
 }
 
+static bool static_shared(const Kernel *k)
+{
+	return k->shared <= STATIC_SHARED;
+}
+
 static void shared_array(CFn *c, Node *b, const char *name)
 {
 	int64_t all = 1, v;
@@ -320,7 +326,7 @@ static void shared_array(CFn *c, Node *b, const char *name)
 
 	for (int k = 0; k < b->nin; k++)
 		all *= is_int(b->in[k], &v) ? v : 0;
-	if (cprint_static_shared(c->k)) {
+	if (static_shared(c->k)) {
 		cfn_line(c, "TCC_SHARED(%s, %s, %lld);", t, name, (long long)all);
 		return;
 	}
@@ -478,6 +484,7 @@ static void region(CFn *c, Region *r)
 }
 
 void cfn_region(CFn *c, Region *r) { region(c, r); }
+void cfn_loop(CFn *c, Node *s) { loop(c, s); }
 void cfn_statement(CFn *c, Node *s) { statement(c, s); }
 const char *cfn_axis(CFn *c, Node *axis, const char *base) { return open_axis(c, axis, base); }
 
@@ -540,11 +547,6 @@ static void fn_free(CFn *c)
 	free(c->info);
 	free(c->inst);
 	free(c->scope);
-}
-
-bool cprint_static_shared(const Kernel *k)
-{
-	return k->shared <= 48 * 1024 - 1024;     /* the rest is for folds */
 }
 
 static void cpu_params(CFn *c, const Kernel *k, const char *name)
@@ -617,7 +619,7 @@ void cfile_kernel(CFile *f, const Kernel *k, const char *name)
 	kernel_comment(f, k, name);
 	if (f->gpu) {
 		gpu_params(&c, k, name);
-		if (!cprint_static_shared(k))
+		if (!static_shared(k))
 			cfn_line(&c, "TCC_SHARED_DYN(tcc_shared_memory);");
 		fold_memory(&c, k->body);
 	} else {

@@ -35,8 +35,6 @@ size_t cfile_size(CFile *);                            /* of the text so far */
 char *cfile_finish(CFile *, size_t *size);
 /* "Conv 'conv1', Relu 'relu1' and 3 more": at most n nodes, in the arena, fit for a comment. */
 const char *loc_text(Module *, const Loc *, int n);
-/* Would the kernel's shared buffers be declared by its image (else the launch gives them)? */
-bool cprint_static_shared(const Kernel *);
 
 /* ---- one function being printed, shared by cprint.c and cexpr.c ------------------------------- */
 
@@ -84,6 +82,7 @@ void cfn_line(CFn *, const char *fmt, ...) __attribute__((format(printf, 2, 3)))
 void cfn_indent(CFn *);
 void cfn_region(CFn *, Region *);
 void cfn_statement(CFn *, Node *);
+void cfn_loop(CFn *, Node *loop);            /* as it stands */
 const char *cfn_axis(CFn *, Node *axis, const char *base);   /* names an open loop's variable */
 const char *ctype(CFn *, const Node *);      /* of a scalar's value: "f32", "i64" */
 const char *cstorage(DType);                 /* of a buffer's element */
@@ -105,6 +104,9 @@ enum { P_NONE, P_COND, P_LOR, P_LAND, P_OR, P_XOR, P_AND, P_EQ, P_REL, P_SHIFT, 
 void c_literal(CFile *, FILE *, DType, Num);
 /* The largest power of two, at most 64, that is proved to divide an index expression. */
 int64_t known_divisor(const Node *);
+/* The number of first values of the axis for which a condition holds, where it holds for no others;
+ * NULL: it is not of that form. */
+Node *cx_first_lanes(Module *, Node *cond, Node *axis);
 
 /* ---- clanes.c: vector loops of the C dialect ----------------------------------------------------------- */
 

@@ -328,15 +328,50 @@ static void print(Lanes *l)
 		print_store(l, &l->st[k]);
 }
 
+/* A body under a condition that holds for the first lanes: vectors where it holds for all. */
+static bool guarded(Lanes *l, Node *s)
+{
+	CFn *c = l->c;
+	Module *m = c->f->m;
+	Node *w = l->body->nresults == 1 ? l->body->results[0] : NULL, *first, *all;
+
+	if (!w || w->code != O_WHEN || (w->nregions > 1 && w->regions[1]) ||
+			!(first = cx_first_lanes(m, w->in[0], l->axis)))
+		return false;
+	l->body = w->regions[0];
+	if (!find(l))
+		return false;
+	all = x_le(m, x_idx(m, l->n), first);
+	cx_begin(c, 1, &all);
+	cfn_indent(c);
+	fputs("if (", c->o);
+	cx(c, all, P_NONE);
+	fputs(") {\n", c->o);
+	cx_end(c);
+	c->indent++;
+	print(l);
+	c->indent--;
+	cfn_line(c, "} else {");
+	c->indent++;
+	cfn_loop(c, s);
+	c->indent--;
+	cfn_line(c, "}");
+	return true;
+}
+
 bool cvec_loop(CFn *c, Node *s)
 {
 	Lanes l = { .c = c, .axis = s->in[0], .body = s->regions[0] };
+	bool done = false;
 
-	if (!is_int(l.axis->in[0], &l.n) || l.n < 2 || l.n > 16 || !find(&l)) {
-		map_free(&l.seen);
-		return false;
+	if (is_int(l.axis->in[0], &l.n) && l.n >= 2 && l.n <= 16) {
+		if (l.body->nresults == 1 && l.body->results[0]->code == O_WHEN) {
+			done = guarded(&l, s);
+		} else if (find(&l)) {
+			print(&l);
+			done = true;
+		}
 	}
 	map_free(&l.seen);
-	print(&l);
-	return true;
+	return done;
 }

@@ -303,7 +303,10 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	r.nsyms = (uint32_t)k->nsyms;
 	r.block[0] = (uint32_t)(k->block > 0 ? k->block : 1);
 	r.block[1] = r.block[2] = 1;
-	r.shared_static = (uint32_t)k->shared;
+	if (k->shared <= STATIC_SHARED)
+		r.shared_static = (uint32_t)k->shared;
+	else
+		r.shared = (uint32_t)k->shared + SHARED_PADDING;
 	if (k->scratch)
 		r.scratch = k->scratch->hi > INT32_MAX ? INT32_MAX : (uint32_t)k->scratch->hi;
 	r.errors = l->ntexts;

@@ -414,6 +414,43 @@ START_TEST(columns)
 }
 END_TEST
 
+/* y[i] = 3 * x[i] for i < n, the last vector cut off; x shifted by one is not aligned. */
+static Kernel *k_cut(Module *m, bool on_gpu)
+{
+	Node *n = x_sym(m, "n", 0, 1 << 20), *u, *by, *t, *v, *i;
+	Node *b[2] = { buf(m, "x", DT_F32, x_addi(m, n, 1)), buf(m, "y", DT_F32, n) };
+	Kernel *k = kernel(m, "cut", 2, b, 1, 1, &n);
+	Region *out, *r = on_gpu ? gpu_frame(m, k, x_ceildiv(m, n, kidx(m, 256)), NULL, 64, &u, &by, &t, &out) :
+		cpu_frame(m, k, x_ceildiv(m, n, kidx(m, 4)), &u), *in = region_new(m, "then");
+
+	if (on_gpu)
+		l_for(m, out, F_BLOCK, t, r);
+	r = loop(m, r, F_VECTOR, 4, &v);
+	i = x_add(m, x_muli(m, on_gpu ? x_add(m, x_muli(m, u, 64), t) : u, 4), v);
+	l_when(m, r, x_lt(m, i, n), in, NULL);
+	store1(m, in, b[1], i, x_add(m, x_mul(m, load1(m, b[0], i), x_flt(m, DT_F32, 2)),
+		load1(m, b[0], x_addi(m, i, 1))));
+	return k;
+}
+
+START_TEST(cut)
+{
+	if (skip(_i))
+		return;
+	enum { N = 1003 };
+	Module *m = module();
+	Run r = { .sym = N };
+	add_buf(&r, (N + 1) * 4);
+	add_buf(&r, N * 4);
+	float *x = r.buf[0], *y = r.buf[1];
+	fill(x, N + 1);
+	run(m, k_cut, &r, _i == 2, compilers[_i], (N + 3) / 4, (N + 255) / 256, 1);
+	for (int i = 0; i < N; i++)
+		ck_assert_float_eq(y[i], x[i] * 2 + x[i + 1]);
+	module_free(m);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cprint");
@@ -428,6 +465,7 @@ int main(void)
 	tcase_add_loop_test(t, half, 0, WAYS);
 	tcase_add_loop_test(t, int8, 0, WAYS);
 	tcase_add_loop_test(t, columns, 0, WAYS - 1);
+	tcase_add_loop_test(t, cut, 0, WAYS);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);

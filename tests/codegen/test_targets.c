@@ -7,7 +7,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/tool.h"
-#include "runtime/abi.h"
+#include "runtime/rt.h"
 #include "tests/codegen/kernels.h"
 
 #include <check.h>     /* last: its macro `fail` */
@@ -84,6 +84,9 @@ static const char *tmp(const char *name)
 	snprintf(buf[at], sizeof buf[at], "%s/%s", t ? t : "/tmp/w/cprint/tt", name);
 	return buf[at];
 }
+
+/* Devices are taken from the archive when something of theirs is asked for. */
+struct Sim *(*const wanted)(TccDevice *) = tcc_device_simulator;
 
 static void check_run(const TccModel *model, const char *device)
 {
