@@ -346,6 +346,8 @@ static int bind_output(TccContext *ctx, int64_t i, TccSlot *s, uint64_t bytes)
 		return 0;
 	if (tcc_block_fit(ctx, &o->dev, bytes, false))
 		return ctx->run.status;
+	if (dev->ops->forget)
+		dev->ops->forget(ctx->inst->dev, o->dev.p, bytes);
 	o->download_to = s->p;
 	o->bytes = bytes;
 	s->p = o->dev.p;

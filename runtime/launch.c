@@ -140,6 +140,7 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 		.nbufs = k->nbufs,
 		.sizes = sizes,
 		.names = names,
+		.err = k->nerrors ? err : NULL,
 	};
 	return inst->dev->ops->launch(inst->dev, ctx->stream, &l, &ctx->err);
 }

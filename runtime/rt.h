@@ -206,6 +206,7 @@ typedef struct TccLaunch {
 	uint32_t nbufs;                 /* the first ones are pointers, to so many bytes each: */
 	const uint64_t *sizes;
 	const char *const *names;
+	int32_t *err;                   /* the last parameter; NULL: the kernel has none */
 } TccLaunch;
 
 typedef struct TccDeviceOps {
@@ -220,7 +221,7 @@ typedef struct TccDeviceOps {
 	int (*alloc)(TccDevice *dev, uint64_t bytes, void **p, TccErr *err);
 	void (*free)(TccDevice *dev, void *p);
 	int (*upload)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
-	              TccErr *err);     /* src may be reused at return */
+	              TccErr *err);     /* src must stay until the stream is waited for */
 	int (*download)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
 	                TccErr *err);   /* done at return */
 	int (*copy)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
@@ -238,9 +239,13 @@ struct TccDevice {
 	int ordinal;
 };
 
+/* Weak, so that a program carries only the bodies that its link asks for (abi.h, part 3). */
 extern const TccDeviceOps tcc_device_cuda __attribute__((weak));
 extern const TccDeviceOps tcc_device_hip __attribute__((weak));
 extern const TccDeviceOps tcc_device_sim __attribute__((weak));
+
+/* The simulator behind a device that tcc_device_sim opened, for its findings and counters. */
+struct Sim *tcc_device_simulator(TccDevice *dev);
 
 /* --- model.c, context.c, api.c, host.c: a model, a caller's state, a run ----------------- */
 

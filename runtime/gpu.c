@@ -1,0 +1,237 @@
+/* A GPU through its driver's library, opened at run time. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include "gpu.h"
+
+enum { NON_BLOCKING = 1, STATIC_SHARED = 48 << 10 };
+
+static Gpu *gpu(TccDevice *dev)
+{
+	return (Gpu *)dev;
+}
+
+int tcc_gpu_fail(Gpu *g, int code, const char *doing, TccErr *err)
+{
+	const char *why = g->driver->error ? g->driver->error(g, code) : NULL;
+	return tcc_fail(err, TCC_NO_DEVICE, "%s: %s failed: %s (%d)", g->driver->what, doing,
+	                why ? why : "unknown error", code);
+}
+
+static int check(TccDevice *dev, int code, const char *doing, TccErr *err)
+{
+	return code ? tcc_gpu_fail(gpu(dev), code, doing, err) : 0;
+}
+
+/* --- opening ----------------------------------------------------------------------------- */
+
+static int open_library(Gpu *g, TccErr *err)
+{
+	const GpuDriver *d = g->driver;
+	char tried[200] = "";
+	for (int i = 0; i < 4 && d->libraries[i]; i++) {
+		g->library = dlopen(d->libraries[i], RTLD_NOW | RTLD_LOCAL);
+		if (g->library)
+			return 0;
+		size_t n = strlen(tried);
+		snprintf(tried + n, sizeof tried - n, "%s%s", i ? ", " : "", d->libraries[i]);
+	}
+	return tcc_fail(err, TCC_NO_DEVICE, "no %s driver on this machine: %s was not found; %s",
+	                d->what, tried, d->hint);
+}
+
+int tcc_gpu_symbols(Gpu *g, const char *const *names, int n, void **to, TccErr *err)
+{
+	for (int i = 0; i < n; i++) {
+		to[i] = dlsym(g->library, names[i]);
+		if (!to[i])
+			return tcc_fail(err, TCC_NO_DEVICE, "the %s driver is too old: it has no %s",
+			                g->driver->what, names[i]);
+	}
+	return 0;
+}
+
+static int find_device(Gpu *g, int ordinal, TccErr *err)
+{
+	int n = 0, rc = g->f.init(0);
+	if (!rc)
+		rc = g->f.count(&n);
+	if (rc || !n) {
+		const char *why = rc && g->driver->error ? g->driver->error(g, rc) : NULL;
+		return tcc_fail(err, TCC_NO_DEVICE, "the %s driver finds no device%s%s", g->driver->what,
+		                why ? ": " : "", why ? why : "");
+	}
+	if (ordinal >= n)
+		return tcc_fail(err, TCC_NO_DEVICE, "there is no %s device %d; the driver finds %d",
+		                g->driver->what, ordinal, n);
+	return check(&g->dev, g->f.get(&g->device, ordinal), "opening the device", err);
+}
+
+static int unfit(Gpu *g, int code, TccErr *err)
+{
+	const TccModel *m = g->dev.model;
+	char name[128] = "?", list[160] = "";
+	g->f.name(name, sizeof name, g->device);
+	for (uint64_t i = 0; i < m->nimages; i++) {
+		size_t n = strlen(list);
+		snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", m->images[i].arch);
+	}
+	const char *why = code ? g->driver->error(g, code) : NULL;
+	return tcc_fail(err, TCC_NO_DEVICE, "the device (%s) cannot run what the program was compiled "
+	                "for: %s%s%s", name, list, why ? "; the driver says: " : "", why ? why : "");
+}
+
+static int load_module(Gpu *g, TccErr *err)
+{
+	const TccModel *m = g->dev.model;
+	uint64_t *order = calloc(m->nimages + 1, sizeof *order);
+	int rc = 0;
+	if (!order)
+		return tcc_no_memory(err, m->nimages);
+	uint64_t n = g->driver->choose(g, order);
+	for (uint64_t i = 0; i < n; i++) {
+		rc = g->f.module_load(&g->module, m->images[order[i]].data);
+		if (!rc)
+			break;
+		g->module = NULL;
+	}
+	free(order);
+	return g->module ? 0 : unfit(g, rc, err);
+}
+
+static int find_kernels(Gpu *g, TccErr *err)
+{
+	const TccModel *m = g->dev.model;
+	const TccMeta *h = tcc_meta(m);
+	const TccKernel *k = tcc_rows(m, h->kernels);
+	g->functions = calloc(h->kernels.count + 1, sizeof *g->functions);
+	if (!g->functions)
+		return tcc_no_memory(err, h->kernels.count);
+	for (uint32_t i = 0; i < h->kernels.count; i++) {
+		const char *name = tcc_string(m, k[i].symbol);
+		int rc = g->f.function(&g->functions[i], g->module, name);
+		if (!rc && k[i].shared + k[i].shared_static > STATIC_SHARED && g->driver->allow_shared)
+			rc = g->driver->allow_shared(g, g->functions[i], k[i].shared);
+		if (rc)
+			return tcc_gpu_fail(g, rc, name, err);
+	}
+	return 0;
+}
+
+int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, int ordinal,
+                 TccErr *err)
+{
+	Gpu *g = calloc(1, sizeof *g);
+	if (!g)
+		return tcc_no_memory(err, sizeof *g);
+	g->dev = (TccDevice){.ops = driver->ops, .model = m, .ordinal = ordinal};
+	g->driver = driver;
+	int rc = open_library(g, err);
+	if (!rc)
+		rc = tcc_gpu_symbols(g, driver->calls, sizeof g->f / sizeof(void *), (void **)&g->f, err);
+	if (!rc)
+		rc = find_device(g, ordinal, err);
+	if (!rc)
+		rc = driver->ready(g, err);
+	if (!rc)
+		rc = tcc_gpu_enter(&g->dev, err);
+	if (!rc)
+		rc = load_module(g, err);
+	if (!rc)
+		rc = find_kernels(g, err);
+	if (rc) {
+		tcc_gpu_close(&g->dev);
+		return rc;
+	}
+	*dev = &g->dev;
+	return 0;
+}
+
+/* The library stays: drivers do not like to be unloaded. */
+void tcc_gpu_close(TccDevice *dev)
+{
+	Gpu *g = gpu(dev);
+	if (g->module && !g->driver->enter(g))
+		g->f.module_unload(g->module);
+	if (g->driver->close)
+		g->driver->close(g);
+	free(g->functions);
+	free(g);
+}
+
+/* --- work -------------------------------------------------------------------------------- */
+
+int tcc_gpu_enter(TccDevice *dev, TccErr *err)
+{
+	return check(dev, gpu(dev)->driver->enter(gpu(dev)), "selecting the device", err);
+}
+
+int tcc_gpu_stream_new(TccDevice *dev, void **stream, TccErr *err)
+{
+	return check(dev, gpu(dev)->f.stream_new(stream, NON_BLOCKING), "making a stream", err);
+}
+
+void tcc_gpu_stream_free(TccDevice *dev, void *stream)
+{
+	gpu(dev)->f.stream_free(stream);
+}
+
+int tcc_gpu_alloc(TccDevice *dev, uint64_t bytes, void **p, TccErr *err)
+{
+	uint64_t at = 0;
+	int rc = gpu(dev)->f.alloc(&at, bytes);
+	*p = (void *)(uintptr_t)at;
+	if (!rc)
+		return 0;
+	*p = NULL;
+	return tcc_fail(err, TCC_BUDGET, "%s: no memory for %llu bytes on the device: %s",
+	                gpu(dev)->driver->what, (unsigned long long)bytes,
+	                gpu(dev)->driver->error(gpu(dev), rc));
+}
+
+void tcc_gpu_free(TccDevice *dev, void *p)
+{
+	gpu(dev)->f.free((uintptr_t)p);
+}
+
+int tcc_gpu_upload(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+                   TccErr *err)
+{
+	return check(dev, gpu(dev)->f.upload((uintptr_t)dst, src, bytes, stream), "upload", err);
+}
+
+int tcc_gpu_download(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+                     TccErr *err)
+{
+	int rc = gpu(dev)->f.download(dst, (uintptr_t)src, bytes, stream);
+	if (!rc)
+		rc = gpu(dev)->f.stream_sync(stream);
+	return check(dev, rc, "download", err);
+}
+
+int tcc_gpu_copy(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+                 TccErr *err)
+{
+	return check(dev, gpu(dev)->f.copy((uintptr_t)dst, (uintptr_t)src, bytes, stream), "copy", err);
+}
+
+int tcc_gpu_zero(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err)
+{
+	return check(dev, gpu(dev)->f.fill((uintptr_t)dst, 0, bytes, stream), "clearing memory", err);
+}
+
+int tcc_gpu_launch(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err)
+{
+	Gpu *g = gpu(dev);
+	const TccModel *m = dev->model;
+	const TccKernel *k = (const TccKernel *)tcc_rows(m, tcc_meta(m)->kernels) + l->kernel;
+	int rc = g->f.launch(g->functions[l->kernel], (unsigned)l->grid[0], (unsigned)l->grid[1],
+	                     (unsigned)l->grid[2], k->block[0], k->block[1], k->block[2], k->shared,
+	                     stream, l->params, NULL);
+	return rc ? tcc_gpu_fail(g, rc, tcc_string(m, k->name), err) : 0;
+}
+
+int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err)
+{
+	return check(dev, gpu(dev)->f.stream_sync(stream), "running the kernels", err);
+}

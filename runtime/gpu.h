@@ -1,0 +1,82 @@
+/* gpu.h - what the CUDA and HIP bodies share: their driver APIs are one in all but names. */
+#ifndef TCC_GPU_H
+#define TCC_GPU_H
+
+#include "rt.h"
+
+/* Addresses of the device are integers here; both drivers pass them as 64-bit values. */
+typedef struct GpuCalls {
+	int (*init)(unsigned flags);
+	int (*count)(int *n);
+	int (*get)(int *device, int ordinal);
+	int (*name)(char *name, int size, int device);
+	int (*module_load)(void **module, const void *image);
+	int (*module_unload)(void *module);
+	int (*function)(void **function, void *module, const char *name);
+	int (*alloc)(uint64_t *p, size_t bytes);
+	int (*free)(uint64_t p);
+	int (*upload)(uint64_t dst, const void *src, size_t bytes, void *stream);
+	int (*download)(void *dst, uint64_t src, size_t bytes, void *stream);
+	int (*copy)(uint64_t dst, uint64_t src, size_t bytes, void *stream);
+	int (*fill)(uint64_t dst, unsigned char byte, size_t bytes, void *stream);
+	int (*stream_new)(void **stream, unsigned flags);
+	int (*stream_free)(void *stream);
+	int (*stream_sync)(void *stream);
+	int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	              unsigned bz, unsigned shared, void *stream, void **params, void **extra);
+} GpuCalls;
+
+typedef struct Gpu Gpu;
+
+/* One of the two drivers. */
+typedef struct GpuDriver {
+	const TccDeviceOps *ops;
+	const char *what;               /* "CUDA" */
+	const char *libraries[4];       /* names to try, in order */
+	const char *const *calls;       /* names of GpuCalls' functions, in its order */
+	const char *hint;               /* what to do when there is no library */
+	int (*ready)(Gpu *g, TccErr *err);      /* after init and get: more calls, its context */
+	int (*enter)(Gpu *g);
+	const char *(*error)(Gpu *g, int code);
+	/* Places the images in the order in which to try them; returns how many can fit. */
+	uint64_t (*choose)(Gpu *g, uint64_t *order);
+	void (*close)(Gpu *g);
+	int (*allow_shared)(Gpu *g, void *function, unsigned bytes);
+} GpuDriver;
+
+struct Gpu {
+	TccDevice dev;
+	const GpuDriver *driver;
+	void *library;
+	GpuCalls f;
+	void *extra[8];                 /* the driver's further calls */
+	void *context;
+	int device;
+	void *module;
+	void **functions;               /* per kernel */
+};
+
+int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, int ordinal,
+                 TccErr *err);
+/* Finds further calls, n names; TCC_NO_DEVICE with a message if one is missing. */
+int tcc_gpu_symbols(Gpu *g, const char *const *names, int n, void **to, TccErr *err);
+int tcc_gpu_fail(Gpu *g, int code, const char *doing, TccErr *err);
+
+/* The functions of a TccDeviceOps, all but open. */
+void tcc_gpu_close(TccDevice *dev);
+int tcc_gpu_enter(TccDevice *dev, TccErr *err);
+int tcc_gpu_stream_new(TccDevice *dev, void **stream, TccErr *err);
+void tcc_gpu_stream_free(TccDevice *dev, void *stream);
+int tcc_gpu_alloc(TccDevice *dev, uint64_t bytes, void **p, TccErr *err);
+void tcc_gpu_free(TccDevice *dev, void *p);
+int tcc_gpu_upload(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+                   TccErr *err);
+int tcc_gpu_download(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+                     TccErr *err);
+int tcc_gpu_copy(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
+                 TccErr *err);
+int tcc_gpu_zero(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err);
+int tcc_gpu_launch(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err);
+int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err);
+
+#endif

@@ -1,0 +1,139 @@
+/* The CUDA body: libcuda's driver API. */
+#include <stdlib.h>
+#include <string.h>
+#include "gpu.h"
+
+static const char *const calls[] = {
+	"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuModuleLoadData",
+	"cuModuleUnload", "cuModuleGetFunction", "cuMemAlloc_v2", "cuMemFree_v2",
+	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async",
+	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuLaunchKernel",
+};
+_Static_assert(sizeof calls == sizeof(GpuCalls), "a name for each call");
+
+enum { RETAIN, RELEASE, SET_CURRENT, ATTRIBUTE, SET_FUNCTION, ERROR_STRING, NMORE };
+
+static const char *const more[NMORE] = {
+	"cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
+	"cuDeviceGetAttribute", "cuFuncSetAttribute", "cuGetErrorString",
+};
+
+/* Values of cuda.h */
+enum { MAJOR = 75, MINOR = 76, MAX_DYNAMIC_SHARED = 8 };
+
+typedef int Retain(void **context, int device);
+typedef int Release(int device);
+typedef int SetCurrent(void *context);
+typedef int Attribute(int *value, int which, int device);
+typedef int SetFunction(void *function, int which, int value);
+typedef int ErrorString(int code, const char **text);
+
+static int ready(Gpu *g, TccErr *err)
+{
+	int rc = tcc_gpu_symbols(g, more, NMORE, g->extra, err);
+	if (!rc && (rc = ((Retain *)g->extra[RETAIN])(&g->context, g->device))) {
+		g->context = NULL;
+		rc = tcc_gpu_fail(g, rc, "making a context", err);
+	}
+	return rc;
+}
+
+static int enter(Gpu *g)
+{
+	return ((SetCurrent *)g->extra[SET_CURRENT])(g->context);
+}
+
+static void release(Gpu *g)
+{
+	if (g->context)
+		((Release *)g->extra[RELEASE])(g->device);
+}
+
+static const char *error(Gpu *g, int code)
+{
+	const char *text = NULL;
+	if (g->extra[ERROR_STRING])
+		((ErrorString *)g->extra[ERROR_STRING])(code, &text);
+	return text;
+}
+
+static int allow_shared(Gpu *g, void *function, unsigned bytes)
+{
+	return ((SetFunction *)g->extra[SET_FUNCTION])(function, MAX_DYNAMIC_SHARED, (int)bytes);
+}
+
+/*
+ * How well an image fits a device of compute capability cc (89 for 8.9); 0: not at all. A cubin
+ * runs on its own minor version and later ones of the same major, with a letter (sm_90a) on that
+ * one alone; PTX runs on its version and everything later, after compilation by the driver.
+ */
+static int fitness(const char *arch, int cc)
+{
+	bool cubin = !strncmp(arch, "sm_", 3);
+	const char *digits = arch + (cubin ? 3 : 8);
+	char *end;
+	if (!cubin && strncmp(arch, "compute_", 8))
+		return 0;
+	int v = (int)strtol(digits, &end, 10);
+	if (v > cc || (*end && v != cc) || (cubin && v / 10 != cc / 10))
+		return 0;
+	return v + (cubin ? 1000 : 0) + (*end ? 1 : 0);
+}
+
+static uint64_t choose(Gpu *g, uint64_t *order)
+{
+	const TccModel *m = g->dev.model;
+	int major = 0, minor = 0;
+	uint64_t n = 0;
+	((Attribute *)g->extra[ATTRIBUTE])(&major, MAJOR, g->device);
+	((Attribute *)g->extra[ATTRIBUTE])(&minor, MINOR, g->device);
+	int cc = 10 * major + minor;
+	for (uint64_t i = 0; i < m->nimages; i++) {
+		int fit = fitness(m->images[i].arch, cc);
+		if (!fit)
+			continue;
+		uint64_t at = n++;
+		for (; at && fitness(m->images[order[at - 1]].arch, cc) < fit; at--)
+			order[at] = order[at - 1];
+		order[at] = i;
+	}
+	return n;
+}
+
+static const GpuDriver driver = {
+	.ops = &tcc_device_cuda,
+	.what = "CUDA",
+	.libraries = {"libcuda.so.1", "libcuda.so"},
+	.calls = calls,
+	.hint = "it comes with NVIDIA's display driver",
+	.ready = ready,
+	.enter = enter,
+	.error = error,
+	.choose = choose,
+	.close = release,
+	.allow_shared = allow_shared,
+};
+
+static int open_cuda(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err)
+{
+	return tcc_gpu_open(&driver, dev, m, ordinal, err);
+}
+
+const TccDeviceOps tcc_device_cuda = {
+	.name = "cuda",
+	.image_kind = TCC_IMAGE_CUDA,
+	.device_type = TCC_DEV_CUDA,
+	.open = open_cuda,
+	.close = tcc_gpu_close,
+	.enter = tcc_gpu_enter,
+	.stream_new = tcc_gpu_stream_new,
+	.stream_free = tcc_gpu_stream_free,
+	.alloc = tcc_gpu_alloc,
+	.free = tcc_gpu_free,
+	.upload = tcc_gpu_upload,
+	.download = tcc_gpu_download,
+	.copy = tcc_gpu_copy,
+	.zero = tcc_gpu_zero,
+	.launch = tcc_gpu_launch,
+	.sync = tcc_gpu_sync,
+};
