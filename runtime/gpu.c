@@ -13,7 +13,7 @@ static Gpu *gpu(TccDevice *dev)
 
 int tcc_gpu_fail(Gpu *g, int code, const char *doing, TccErr *err)
 {
-	const char *why = g->driver->error ? g->driver->error(g, code) : NULL;
+	const char *why = g->driver->error(g, code);
 	return tcc_fail(err, TCC_NO_DEVICE, "%s: %s failed: %s (%d)", g->driver->what, doing,
 	                why ? why : "unknown error", code);
 }
@@ -40,7 +40,7 @@ static int open_library(Gpu *g, TccErr *err)
 	                d->what, tried, d->hint);
 }
 
-int tcc_gpu_symbols(Gpu *g, const char *const *names, int n, void **to, TccErr *err)
+static int find_calls(Gpu *g, const char *const *names, int n, void **to, TccErr *err)
 {
 	for (int i = 0; i < n; i++) {
 		to[i] = dlsym(g->library, names[i]);
@@ -57,7 +57,7 @@ static int find_device(Gpu *g, int ordinal, TccErr *err)
 	if (!rc)
 		rc = g->f.count(&n);
 	if (rc || !n) {
-		const char *why = rc && g->driver->error ? g->driver->error(g, rc) : NULL;
+		const char *why = rc ? g->driver->error(g, rc) : NULL;
 		return tcc_fail(err, TCC_NO_DEVICE, "the %s driver finds no device%s%s", g->driver->what,
 		                why ? ": " : "", why ? why : "");
 	}
@@ -128,10 +128,12 @@ int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, in
 	g->driver = driver;
 	int rc = open_library(g, err);
 	if (!rc)
-		rc = tcc_gpu_symbols(g, driver->calls, sizeof g->f / sizeof(void *), (void **)&g->f, err);
+		rc = find_calls(g, driver->calls, sizeof g->f / sizeof(void *), (void **)&g->f, err);
+	if (!rc)
+		rc = find_calls(g, driver->more, driver->nmore, g->extra, err);
 	if (!rc)
 		rc = find_device(g, ordinal, err);
-	if (!rc)
+	if (!rc && driver->ready)
 		rc = driver->ready(g, err);
 	if (!rc)
 		rc = tcc_gpu_enter(&g->dev, err);

@@ -34,8 +34,10 @@ typedef struct GpuDriver {
 	const char *what;               /* "CUDA" */
 	const char *libraries[4];       /* names to try, in order */
 	const char *const *calls;       /* names of GpuCalls' functions, in its order */
+	const char *const *more;        /* of Gpu.extra, nmore of them */
+	int nmore;
 	const char *hint;               /* what to do when there is no library */
-	int (*ready)(Gpu *g, TccErr *err);      /* after init and get: more calls, its context */
+	int (*ready)(Gpu *g, TccErr *err);      /* the device is known; may be NULL */
 	int (*enter)(Gpu *g);
 	const char *(*error)(Gpu *g, int code);
 	/* Places the images in the order in which to try them; returns how many can fit. */
@@ -58,8 +60,6 @@ struct Gpu {
 
 int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, int ordinal,
                  TccErr *err);
-/* Finds further calls, n names; TCC_NO_DEVICE with a message if one is missing. */
-int tcc_gpu_symbols(Gpu *g, const char *const *names, int n, void **to, TccErr *err);
 int tcc_gpu_fail(Gpu *g, int code, const char *doing, TccErr *err);
 
 /* The functions of a TccDeviceOps, all but open. */

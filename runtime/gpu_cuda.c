@@ -30,12 +30,11 @@ typedef int ErrorString(int code, const char **text);
 
 static int ready(Gpu *g, TccErr *err)
 {
-	int rc = tcc_gpu_symbols(g, more, NMORE, g->extra, err);
-	if (!rc && (rc = ((Retain *)g->extra[RETAIN])(&g->context, g->device))) {
-		g->context = NULL;
-		rc = tcc_gpu_fail(g, rc, "making a context", err);
-	}
-	return rc;
+	int rc = ((Retain *)g->extra[RETAIN])(&g->context, g->device);
+	if (!rc)
+		return 0;
+	g->context = NULL;
+	return tcc_gpu_fail(g, rc, "making a context", err);
 }
 
 static int enter(Gpu *g)
@@ -52,8 +51,7 @@ static void release(Gpu *g)
 static const char *error(Gpu *g, int code)
 {
 	const char *text = NULL;
-	if (g->extra[ERROR_STRING])
-		((ErrorString *)g->extra[ERROR_STRING])(code, &text);
+	((ErrorString *)g->extra[ERROR_STRING])(code, &text);
 	return text;
 }
 
@@ -105,6 +103,8 @@ static const GpuDriver driver = {
 	.what = "CUDA",
 	.libraries = {"libcuda.so.1", "libcuda.so"},
 	.calls = calls,
+	.more = more,
+	.nmore = NMORE,
 	.hint = "it comes with NVIDIA's display driver",
 	.ready = ready,
 	.enter = enter,

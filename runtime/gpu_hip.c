@@ -16,11 +16,6 @@ static const char *const more[NMORE] = {"hipSetDevice", "hipGetErrorString"};
 typedef int SetDevice(int ordinal);
 typedef const char *ErrorString(int code);
 
-static int ready(Gpu *g, TccErr *err)
-{
-	return tcc_gpu_symbols(g, more, NMORE, g->extra, err);
-}
-
 static int enter(Gpu *g)
 {
 	return ((SetDevice *)g->extra[SET_DEVICE])(g->dev.ordinal);
@@ -28,7 +23,7 @@ static int enter(Gpu *g)
 
 static const char *error(Gpu *g, int code)
 {
-	return g->extra[ERROR_STRING] ? ((ErrorString *)g->extra[ERROR_STRING])(code) : NULL;
+	return ((ErrorString *)g->extra[ERROR_STRING])(code);
 }
 
 /* The loader refuses a code object of another machine, so each may be tried. */
@@ -44,8 +39,9 @@ static const GpuDriver driver = {
 	.what = "HIP",
 	.libraries = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
 	.calls = calls,
+	.more = more,
+	.nmore = NMORE,
 	.hint = "it comes with AMD's ROCm runtime",
-	.ready = ready,
 	.enter = enter,
 	.error = error,
 	.choose = choose,
