@@ -234,6 +234,32 @@ is_flt(const Node *e, double v)
 
 /* ---- polynomials ----------------------------------------------------------------------------------- */
 
+/*
+ * An order of expressions that does not depend on when they were made, as far as their leaves
+ * allow: text that is read back gives the same canonical forms.
+ */
+static int
+cmp_node(const Node *a, const Node *b, int depth)
+{
+	int i, c = 0;
+
+	if (a == b)
+		return 0;
+	if (a->code != b->code)
+		return a->code < b->code ? -1 : 1;
+	if (depth == 0 || a->nin != b->nin || a->nin == 0 || a->code == O_AXIS || a->type->kind != T_SCALAR)
+		return a->id < b->id ? -1 : 1;
+	for (i = 0; i < a->nin && c == 0; i++)
+		c = cmp_node(a->in[i], b->in[i], depth - 1);
+	return c ? c : a->id < b->id ? -1 : 1;
+}
+
+static bool
+before(const Node *a, const Node *b)
+{
+	return cmp_node(a, b, 8) <= 0;
+}
+
 static int
 cmp_mono(const Term *a, const Term *b)
 {
@@ -243,7 +269,7 @@ cmp_mono(const Term *a, const Term *b)
 		return b->nf - a->nf;               /* higher degree first */
 	for (i = 0; i < a->nf; i++)
 		if (a->f[i] != b->f[i])
-			return a->f[i]->id < b->f[i]->id ? -1 : 1;
+			return cmp_node(a->f[i], b->f[i], 8);
 	return 0;
 }
 
@@ -297,7 +323,7 @@ term_mul(Term *r, const Term *a, const Term *b)
 	if (a->nf + b->nf > MAX_FACTORS || !mul_ok(a->c, b->c, &r->c))
 		return false;
 	while (i < a->nf || j < b->nf)
-		if (j == b->nf || (i < a->nf && a->f[i]->id <= b->f[j]->id))
+		if (j == b->nf || (i < a->nf && before(a->f[i], b->f[j])))
 			r->f[r->nf++] = a->f[i++];
 		else
 			r->f[r->nf++] = b->f[j++];
@@ -1007,7 +1033,7 @@ x_op(Module *m, OpCode op, int nin, Node *const *in, DType to)
 	} else if (op == O_ABS && dtypes[x].cls != 'F' && a->lo >= 0)
 		r = a;
 	else if (nin == 2) {
-		if (commutes(op) && (a->code == O_NUM || (b->code != O_NUM && a->id > b->id && dtypes[x].cls != 'F')))
+		if (commutes(op) && (a->code == O_NUM || (b->code != O_NUM && dtypes[x].cls != 'F' && !before(a, b))))
 			t = a, a = b, b = t;
 		if (x == DT_INDEX)
 			r = index_op2(m, op, a, b);

@@ -168,8 +168,11 @@ static void lex_value(P *p)
 	const char *b = ++p->s;
 	p->tok = T_VALUE;
 	if (*b == '"') {
+		/* keeps a quote before a digit: %"0" is not %0 */
 		p->s++;
 		p->str = quoted(p, '"');
+		if (isdigit((unsigned char)*p->str))
+			p->str = arena_printf(p->m->arena, "\"%s", p->str);
 		return;
 	}
 	while (word_char(*p->s))
@@ -592,7 +595,7 @@ static bool applies(OpCode op, DType d)
 	case O_BOUND: return d == DT_INDEX;
 	case O_SHL: case O_SHR: return dt_int(d);
 	case O_AND: case O_OR: case O_XOR: case O_NOT: return !f;
-	case O_EQ: case O_NE: case O_SELECT: case O_CAST: return true;
+	case O_EQ: case O_NE: case O_SELECT: case O_CAST: case O_BITS: return true;
 	case O_LT: case O_LE: case O_MIN: case O_MAX: return true;
 	case O_SQRT: case O_FMA: case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: return f;
 	case O_MULADD: return !b;
@@ -1295,14 +1298,21 @@ static const Attr *attributes(P *p, const Op *op)
 
 static void lines(P *p, Region *r);
 
+/* A parameter's name: stated after its number, or the one it is used by. */
+static const char *own_name(P *p, const char *used)
+{
+	if (p->tok == T_STR)
+		return string(p);
+	return isdigit((unsigned char)*used) ? NULL : intern(p->m, used + (*used == '"'));
+}
+
 static Node *param(P *p, int position)
 {
 	if (p->tok != T_VALUE)
 		bad(p, "a parameter is expected");
 	const char *name = intern(p->m, p->str), *own;
-	bool number = isdigit((unsigned char)*name);
 	next(p);
-	own = p->tok == T_STR ? string(p) : number ? NULL : name;
+	own = own_name(p, name);
 	want(p, ":");
 	Node *n = t_param(p->m, own, type(p, false), position);
 	enter(p, &p->values, name, n);
@@ -1814,7 +1824,7 @@ static Node *buffer(P *p)
 		bad(p, "a buffer is expected");
 	const char *name = intern(p->m, p->str), *own;
 	next(p);
-	own = p->tok == T_STR ? string(p) : isdigit((unsigned char)*name) ? NULL : name;
+	own = own_name(p, name);
 	want(p, ":");
 	DType d = dtype(p);
 	const char *w = word(p, "a space");

@@ -675,7 +675,7 @@ static bool hidden(P *p, Node *e)
 {
 	int n;
 	bool found = false;
-	if (e->code == O_NUM || e->code == O_SYM)
+	if (e->code == O_NUM)
 		return false;
 	Node **list = topo_scalar(e, &n);
 	for (int i = 0; i < n && !found; i++) {
@@ -683,6 +683,9 @@ static bool hidden(P *p, Node *e)
 		while (t && t->code == O_RESULT)
 			t = view(p, t->in[0]);
 		found = t && !map_get(&p->name, t);
+		/* a fresh symbol of a definition, which is made anew with it */
+		if (list[i]->code == O_SYM && !name_has(&p->syms, list[i]->name))
+			found = true;
 	}
 	free(list);
 	return found || (p->level == LEVEL_GRAPH && e->size > 4 * INLINE);
@@ -697,7 +700,8 @@ static void type_text(P *p, const Type *t)
 		for (int i = 0; i < t->rank; i++) {
 			if (i)
 				fputs(", ", p->f);
-			if (!p->loose && hidden(p, t->dims[i]))
+			bool any = t->dims[i]->code == O_SYM && !strcmp(t->dims[i]->name, "?");
+			if (any || (!p->loose && hidden(p, t->dims[i])))
 				fputc('?', p->f);
 			else
 				expr(p, t->dims[i], 0);
@@ -912,7 +916,7 @@ static void attrs(P *p, const Node *n)
 
 static Node *view(P *p, Node *n)
 {
-	if (p->level == LEVEL_GRAPH || !n)
+	if (p->level == LEVEL_GRAPH || !n || (n->type && n->type->kind == T_SCALAR))
 		return n;
 	return definition(n);
 }
@@ -1297,7 +1301,7 @@ static void symbols(P *p, Walk *w)
 {
 	for (int i = 0; i < w->list.n; i++) {
 		Node *s = w->list.at[i];
-		if (s->code != O_SYM)
+		if (s->code != O_SYM || !strcmp(s->name, "?"))
 			continue;
 		nl(p);
 		fputs("sym ", p->f);
@@ -1323,26 +1327,24 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Sorted: operators make theirs again in an order of their own. Those about values that this level
- * does not show are comments: making the operators makes them. */
+/* Sorted, since operators make theirs again in an order of their own. Those about values that this
+ * level does not show are left out: making the operators makes them. */
 static void requirements(P *p)
 {
-	int n = p->m->requires.n;
-	char **text = grow(NULL, sizeof *text * (size_t)n);
-	for (int i = 0; i < n; i++) {
+	char **text = grow(NULL, sizeof *text * (size_t)p->m->requires.n);
+	int n = 0;
+	for (int i = 0; i < p->m->requires.n; i++) {
 		Require *r = p->m->requires.at[i];
 		FILE *out = p->f;
 		size_t len;
-		p->f = open_memstream(&text[i], &len);
+		if (hidden(p, r->cond))
+			continue;
+		p->f = open_memstream(&text[n++], &len);
 		if (!p->f)
 			abort();
 		p->naxis = p->nlet = p->ncarry = 0;
-		fputs(hidden(p, r->cond) ? "// require" : "require", p->f);
-		fputc(' ', p->f);
-		if (hidden(p, r->cond))
-			fputs("(of inner values)", p->f);
-		else
-			expr(p, r->cond, 0);
+		fputs("require ", p->f);
+		expr(p, r->cond, 0);
 		fputs(" : ", p->f);
 		quoted(p->f, r->message, '"');
 		loc(p, r->loc);
