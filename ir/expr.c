@@ -247,6 +247,10 @@ cmp_node(const Node *a, const Node *b, int depth)
 		return 0;
 	if (a->code != b->code)
 		return a->code < b->code ? -1 : 1;
+	if (a->code == O_NUM && a->type == b->type && a->num.i != b->num.i)
+		return a->num.i < b->num.i ? -1 : 1;
+	if (a->code == O_SYM)
+		return strcmp(a->name, b->name);
 	if (depth == 0 || a->nin != b->nin || a->nin == 0 || a->code == O_AXIS || a->type->kind != T_SCALAR)
 		return a->id < b->id ? -1 : 1;
 	for (i = 0; i < a->nin && c == 0; i++)

@@ -1297,6 +1297,7 @@ static const Attr *attributes(P *p, const Op *op)
 /* ---- lines --------------------------------------------------------------------------------- */
 
 static void lines(P *p, Region *r);
+static void scalar_line(P *p);
 
 /* A parameter's name: stated after its number, or the one it is used by. */
 static const char *own_name(P *p, const char *used)
@@ -1585,19 +1586,6 @@ static void keep_stated(P *p)
 	map_free(&shown);
 }
 
-/* let %3 = e: a scalar that many lines use */
-static void scalar_line(P *p)
-{
-	next(p);
-	if (p->tok != T_VALUE)
-		bad(p, "a value's name is expected");
-	const char *name = intern(p->m, p->str);
-	next(p);
-	want(p, "=");
-	p->nlocals = 0;
-	enter(p, &p->values, name, expr(p));
-}
-
 static void lines(P *p, Region *r)
 {
 	(void)r;
@@ -1617,6 +1605,19 @@ static void lines(P *p, Region *r)
 			return;
 		}
 	}
+}
+
+/* let %3 = e: a scalar that many lines use */
+static void scalar_line(P *p)
+{
+	next(p);
+	if (p->tok != T_VALUE)
+		bad(p, "a value's name is expected");
+	const char *name = intern(p->m, p->str);
+	next(p);
+	want(p, "=");
+	p->nlocals = 0;
+	enter(p, &p->values, name, expr(p));
 }
 
 /* ---- the head ------------------------------------------------------------------------------ */
@@ -1741,6 +1742,8 @@ static void head(P *p)
 			symbol(p);
 		else if (is(p, "ledger"))
 			ledger(p);
+		else if (is(p, "let"))
+			scalar_line(p);
 		else
 			break;
 }
@@ -2011,8 +2014,7 @@ static void kernel_head(P *p, Kernel *k)
 		bounds(p, &lo, &hi);
 		Node *s = lookup(p, &p->symbols, name);
 		append(p, &syms, s ? s : declare(p, name, lo, hi));
-		want(p, "=");
-		append(p, &args, index_expr(p));
+		append(p, &args, eat(p, "=") ? index_expr(p) : syms.at[syms.n - 1]);
 		if (!eat(p, ","))
 			break;
 	}
@@ -2180,9 +2182,7 @@ static void loops(P *p)
 	}
 	p->m->out_names = names;
 	for (;;)
-		if (is(p, "let"))
-			scalar_line(p);
-		else if (is(p, "kernel"))
+		if (is(p, "kernel"))
 			kernel(p);
 		else if (eat(p, "plan"))
 			p->nlocals = 0, p->m->plan = braces(p, "plan");

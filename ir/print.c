@@ -1632,6 +1632,8 @@ static void kernel_head(P *p, Kernel *k)
 		sym_name(p->f, k->syms[i]->name);
 		fputs(": ", p->f);
 		range(p, k->syms[i]);
+		if (k->args[i] == k->syms[i] || hidden(p, k->args[i]))
+			continue;                      /* the plan has it */
 		fputs(" = ", p->f);
 		full_expr(p, k->args[i]);
 	}
@@ -1649,10 +1651,10 @@ static void kernel(P *p, Kernel *k)
 		fputs("schedule ", p->f);
 		quoted(p->f, k->schedule, '"');
 	}
-	if (k->grid[0]) {
+	if (k->grid[0] && !hidden(p, k->grid[0])) {
 		nl(p);
 		fputs("grid ", p->f);
-		for (int i = 0; i < 3 && k->grid[i]; i++) {
+		for (int i = 0; i < 3 && k->grid[i] && !hidden(p, k->grid[i]); i++) {
 			if (i)
 				fputs(", ", p->f);
 			full_expr(p, k->grid[i]);
@@ -1778,6 +1780,18 @@ static void collect_symbols(P *p, Walk *w, const Type *t)
 		collect_symbols(p, w, t->elem[i]);
 }
 
+/* A host expression that reads tensors: the plan computes it. */
+static bool reads(Node *e)
+{
+	int n;
+	bool found = false;
+	Node **list = topo_scalar(e, &n);
+	for (int i = 0; i < n && !found; i++)
+		found = list[i]->code == O_READ;
+	free(list);
+	return found;
+}
+
 static void print_loops(P *p)
 {
 	Walk w = { 0 };
@@ -1787,7 +1801,8 @@ static void print_loops(P *p)
 		Kernel *k = p->m->kernels.at[i];
 		for (int j = 0; j < k->nsyms; j++) {
 			collect(p, &w, k->syms[j]);
-			collect(p, &w, k->args[j]);
+			if (!reads(k->args[j]))
+				collect(p, &w, k->args[j]);
 		}
 		for (int j = 0; j < k->nbufs; j++)
 			collect(p, &w, k->bufs[j]);
@@ -1802,6 +1817,9 @@ static void print_loops(P *p)
 	take_symbols(p, &w);
 	symbols(p, &w);
 	ledger(p);
+	for (int i = 0; i < w.list.n; i++)
+		if (is_line(p, w.list.at[i]))
+			line(p, &w, w.list.at[i]);
 	nl(p);
 	fputs("func main(", p->f);
 	for (int i = 0; i < r->nparams; i++) {
@@ -1816,9 +1834,6 @@ static void print_loops(P *p)
 		output_name(p, i);
 		type_text(p, r->results[i]->type);
 	}
-	for (int i = 0; i < w.list.n; i++)
-		if (is_line(p, w.list.at[i]))
-			line(p, &w, w.list.at[i]);
 	fputc('\n', p->f);
 	for (int i = 0; i < p->m->kernels.n; i++) {
 		kernel(p, p->m->kernels.at[i]);
