@@ -7,6 +7,7 @@
  * Declared shapes of outputs and inner values are never used: exporters get them wrong.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "frontend/frontend.h"
@@ -26,6 +27,8 @@ typedef struct Import {
 	Names missing;   /* "domain:op-version" to Missing */
 	Vec order;       /* of Missing */
 	int64_t *work;   /* nodes imported: bodies within bodies are made several times */
+	int forks;       /* attempts around this one: see choose_branch */
+	bool settled;    /* no choice was found: the row may say what is wrong */
 } Import;
 
 enum { MAX_WORK = 4 * ONNX_MAX_NODES };
@@ -608,7 +611,18 @@ static bool all_regions(Import *im, const Form *f, const Op *op, Env *e, int *n,
 	return im->om->diag->errors == errors;
 }
 
-static Node *make_node(Import *im, Form *f, Env *e)
+static bool ranks_differ(const Region *a, const Region *b)
+{
+	for (int i = 0; i < a->nresults && i < b->nresults; i++) {
+		const Type *s = a->results[i]->type, *t = b->results[i]->type;
+		if (s->kind == T_TENSOR && t->kind == T_TENSOR && s->rank != t->rank)
+			return true;
+	}
+	return false;
+}
+
+/* *fork: it is an If whose branches differ in rank, and nothing was made. */
+static Node *make_node(Import *im, Form *f, Env *e, bool *fork)
 {
 	const Attr *attrs;
 	Region *regions[64];
@@ -619,12 +633,28 @@ static Node *make_node(Import *im, Form *f, Env *e)
 	if (f->result)
 		return f->result;
 	const Op *op = row_of(f->node->domain, f->op);
+	int conditions = im->m->requires.n;
 	bool ok = all_attrs(im, f, op, &attrs);
 	ok = all_regions(im, f, op, e, &nregions, regions) && ok;
+	*fork = ok && !im->settled && nregions == 2 && !strcmp(f->op, "If")
+		&& ranks_differ(regions[0], regions[1]);
+	if (*fork) {
+		im->m->requires.n = conditions;
+		return NULL;
+	}
 	return ok ? graph_op(im->m, op, f->nin, f->in, attrs, f->nout, nregions, regions, f->loc) : NULL;
 }
 
 /* ---- conditions known at compile time ------------------------------------------------------- */
+
+static const OnnxGraph *branch_of(const OnnxNode *n, bool yes)
+{
+	for (int i = 0; i < n->nattr; i++)
+		if (n->attr[i].kind == OA_GRAPH
+				&& !strcmp(n->attr[i].name, yes ? "then_branch" : "else_branch"))
+			return n->attr[i].g[0];
+	return NULL;
+}
 
 /* The branch that an If takes, if that is known; the other one may be nonsense for these shapes. */
 static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
@@ -642,11 +672,8 @@ static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
 	}
 	if (!is_int(x_read(im->m, cond, zero), &v))
 		return NULL;
-	for (int i = 0; i < n->nattr; i++)
-		if (n->attr[i].kind == OA_GRAPH
-				&& !strcmp(n->attr[i].name, v ? "then_branch" : "else_branch"))
-			return n->attr[i].g[0]->nin == 0 ? n->attr[i].g[0] : NULL;
-	return NULL;
+	const OnnxGraph *g = branch_of(n, v != 0);
+	return g && g->nin == 0 ? g : NULL;
 }
 
 static void import_branch(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
@@ -680,10 +707,11 @@ static void bind_results(Import *im, const OnnxNode *n, Node *r, Env *e)
 	}
 }
 
-static void import_node(Import *im, const OnnxNode *n, Env *e)
+/* False if it is a fork: an If whose branches differ in rank. */
+static bool import_node(Import *im, const OnnxNode *n, Env *e)
 {
 	Node **in = NEWN(im->m, Node *, n->nin + 1);
-	bool poisoned = false;
+	bool poisoned = false, fork = false;
 
 	for (int i = 0; i < n->nin; i++) {
 		in[i] = *n->in[i] ? lookup(e, n->in[i]) : NULL;
@@ -692,12 +720,12 @@ static void import_node(Import *im, const OnnxNode *n, Env *e)
 	if (is_constant(n)) {
 		Node *c = constant(im, n, node_loc(im->om, n));
 		bind_results(im, n, c, e);
-		return;
+		return true;
 	}
 	const OnnxGraph *branch = poisoned || !n->nin ? NULL : taken_branch(im, n, in[0]);
 	if (branch) {
 		import_branch(im, n, branch, e);
-		return;
+		return true;
 	}
 	if (!row_of(n->domain, upgraded_name(n))) {
 		note_missing(im, n);
@@ -708,19 +736,98 @@ static void import_node(Import *im, const OnnxNode *n, Env *e)
 		note_within(im, n);
 	} else {
 		Form f = form_of(im, n, in);
-		r = make_node(im, &f, e);
+		r = make_node(im, &f, e, &fork);
 	}
-	bind_results(im, n, r, e);
+	if (!fork)
+		bind_results(im, n, r, e);
+	return !fork;
+}
+
+/*
+ * Exporters write "squeeze if this dimension is 1" as an If whose branches differ in rank, followed
+ * by nodes that only one of the ranks suits. Where the condition depends on the inputs' shapes
+ * alone and exactly one branch lets the rest of the graph be made, that branch is taken and its
+ * condition becomes a requirement, checked at entry.
+ */
+enum { MAX_FORKS = 6 };
+
+static bool of_shapes(Module *m, Node *cond)
+{
+	int n;
+	Node **list = topo_scalar(cond, &n);
+	bool ok = true;
+
+	for (int i = 0; i < n; i++) {
+		OpCode c = list[i]->code;
+		bool found = false;
+		for (int k = 0; c == O_SYM && !found && k < m->symdefs.n; k++)
+			found = ((SymDef *)m->symdefs.at[k])->sym == list[i];
+		ok &= found || (c != O_SYM && c != O_READ && c != O_AXIS && c != O_CARRY && c != O_REDUCE
+			&& c != O_ITER);
+	}
+	free(list);
+	return ok;
+}
+
+static void import_from(Import *, const OnnxGraph *, Env *, int first);
+
+/* Can the graph from node `at` on be made if the branch is taken? */
+static bool try_branch(Import *im, const OnnxGraph *g, Env *e, int at, bool yes)
+{
+	Diag *d = im->om->diag, quiet = *d;
+	Import attempt = *im;
+	int conditions = im->m->requires.n;
+
+	quiet.out = NULL;
+	quiet.quiet = true;
+	attempt.missing = (Names){ 0 };
+	attempt.order = (Vec){ 0 };
+	attempt.forks++;
+	im->om->diag = im->m->diag = &quiet;
+	import_branch(&attempt, g->node[at], branch_of(g->node[at], yes), e);
+	import_from(&attempt, g, e, at + 1);
+	im->om->diag = im->m->diag = d;
+	im->m->requires.n = conditions;
+	return quiet.errors == d->errors;
+}
+
+static void choose_branch(Import *im, const OnnxGraph *g, Env *e, int at)
+{
+	const OnnxNode *n = g->node[at];
+	Module *m = im->m;
+	Node *zero[MAX_RANK], *cond = lookup(e, n->in[0]);
+
+	for (int i = 0; i < MAX_RANK; i++)
+		zero[i] = x_idx(m, 0);
+	cond = x_read(m, cond, zero);
+	bool may = im->forks < MAX_FORKS && of_shapes(m, cond);
+	bool yes = may && try_branch(im, g, e, at, true), no = may && try_branch(im, g, e, at, false);
+	if (yes == no) {
+		im->settled = true;
+		import_node(im, n, e);
+		im->settled = false;
+		return;
+	}
+	require(m, yes ? cond : x_not(m, cond), node_loc(im->om, n), "inputs of this shape would take its "
+		"%s, whose result has not the rank that the rest of the model takes",
+		yes ? "else_branch" : "then_branch");
+	import_branch(im, n, branch_of(n, yes), e);
+}
+
+static void import_from(Import *im, const OnnxGraph *g, Env *e, int first)
+{
+	for (int i = first; i < g->nnode && *im->work < MAX_WORK; i++) {
+		if (++*im->work == MAX_WORK)
+			diag_error(im->om->diag, X_BUDGET, NULL, "subgraphs nested too deeply: their bodies took "
+				"more than %d nodes", MAX_WORK);
+		if (!import_node(im, g->node[i], e))
+			choose_branch(im, g, e, i);
+	}
 }
 
 static void import_nodes(Import *im, const OnnxGraph *g, Env *e)
 {
-	for (int i = 0; i < g->nnode && *im->work < MAX_WORK; i++) {
-		if (++*im->work == MAX_WORK)
-			diag_error(im->om->diag, X_BUDGET, NULL, "loops nested too deeply: their bodies took more "
-				"than %d nodes", MAX_WORK);
-		import_node(im, g->node[i], e);
-	}
+	import_from(im, g, e, 0);
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */

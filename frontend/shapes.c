@@ -1,5 +1,6 @@
 /*
- * Types of the graph's inputs. A dimension is a number or a symbol: one symbol for each name that
+ * Types of the graph's inputs. A dimension is a number or a symbol: one symbol for each name (checked at
+ * entry; names that one input uses twice do not count) that
  * the model uses (its text means nothing), an own one where there is no name. A declared 0 or less
  * is "unknown", as exporters use it; only a vector of int64 (axes, sizes) declared empty is empty,
  * for the number of its elements decides ranks. --shape and --dim bound symbols or make them
@@ -227,6 +228,19 @@ static bool is_int64_vector(const OnnxType *t)
 	return t->elem == dtypes[DT_I64].onnx && t->rank == 1;
 }
 
+/* A name that stands twice in one input ("d" for every unknown size) is no statement that sizes are equal. */
+static bool is_filler(const ShapeTable *t, const char *param)
+{
+	for (int i = 0; i < t->om->graph->nin; i++) {
+		int n = 0;
+		for (int k = 0; t->input[i].dims && k < t->input[i].rank; k++)
+			n += strcmp(t->input[i].dims[k].param, param) == 0;
+		if (n > 1)
+			return true;
+	}
+	return false;
+}
+
 static Node *axis_expr(ShapeTable *t, int input, int axis)
 {
 	const Input *in = &t->input[input];
@@ -234,7 +248,7 @@ static Node *axis_expr(ShapeTable *t, int input, int axis)
 
 	if (d && (d->value > 0 || (d->value == 0 && is_int64_vector(t->om->graph->in[input].type))))
 		return x_idx(t->om->m, d->value);
-	if (d && *d->param) {
+	if (d && *d->param && !is_filler(t, d->param)) {
 		Dim *dim = dim_of_param(t, d->param);
 		if (!dim->expr)
 			dim->expr = size_expr(t, dim->range, d->param);

@@ -467,6 +467,86 @@ START_TEST(known_condition)
 }
 END_TEST
 
+/* "squeeze if the dimension is 1", as exporters write it */
+static Msg squeeze_if_one(bool needs_vector)
+{
+	Msg g = { 0 }, s = node("Shape x > s"), one = node("Constant > one"), n = node("If c > r");
+	Msg yes = branch("Squeeze x one > r"), no = branch("Identity x > r"), cat = node("Concat r y > out");
+
+	put_attr_int(&s, "start", 1);
+	put_attr_ints(&one, "value_ints", 1, (int64_t[]){ 1 });
+	put_attr_graph(&n, "then_branch", &yes);
+	put_attr_graph(&n, "else_branch", &no);
+	put_attr_int(&cat, "axis", 0);
+	put_msg(&g, 1, &s);
+	put_msg(&g, 1, &one);
+	put_node(&g, "Equal s one > c");
+	put_msg(&g, 1, &n);
+	put_typed(&g, 11, "x", F32, "N,k");
+	put_typed(&g, 11, "y", F32, "3");
+	if (needs_vector)
+		put_msg(&g, 1, &cat);
+	else
+		put_node(&g, "Relu r > out");
+	put_value(&g, 12, "out");
+	return model(&g);
+}
+
+START_TEST(rank_settled_by_the_rest)
+{
+	Msg m = squeeze_if_one(true);
+
+	ck_assert_int_eq(rank_of(result(&m)), 1);
+	ck_assert_str_eq(((Require *)mod->requires.at[0])->message, "inputs of this shape would take its "
+		"else_branch, whose result has not the rank that the rest of the model takes");
+}
+END_TEST
+
+START_TEST(rank_open)
+{
+	Msg m = squeeze_if_one(false);
+
+	fails(&m, X_UNSUPPORTED, "the condition is known only at run time");
+}
+END_TEST
+
+START_TEST(rank_known_by_option)
+{
+	Msg m = squeeze_if_one(false);
+
+	options.ndim = 1;
+	options.dim = (const char *[]){ "k=2" };
+	ck_assert_int_eq(rank_of(result(&m)), 2);
+}
+END_TEST
+
+/* A carried value that grows: its dimension becomes a symbol. */
+START_TEST(loop_grows)
+{
+	Msg g = { 0 }, body = { 0 }, n = node("Loop trips - x > out"), cat = node("Concat v x > w");
+
+	put_attr_int(&cat, "axis", 0);
+	put_value(&body, 11, "i");
+	put_value(&body, 11, "c");
+	put_value(&body, 11, "v");
+	put_node(&body, "Identity c > d");
+	put_msg(&body, 1, &cat);
+	put_value(&body, 12, "d");
+	put_value(&body, 12, "w");
+	put_attr_graph(&n, "body", &body);
+	put_msg(&g, 1, &n);
+	put_typed(&g, 11, "trips", I64, "");
+	put_typed(&g, 11, "x", F32, "2,3");
+	put_value(&g, 12, "out");
+	Msg m = model(&g);
+	Node *r = result(&m);
+	int64_t v;
+	ck_assert_int_eq(rank_of(r), 2);
+	ck_assert(!is_int(dim_of(r, 0), &v));
+	ck_assert(is_int(dim_of(r, 1), &v) && v == 3);
+}
+END_TEST
+
 /* ---- faults --------------------------------------------------------------------------------- */
 
 START_TEST(unknown_operators)
@@ -532,7 +612,8 @@ int main(void)
 		shape_fixes_all_of_the_name, freezes, freezes_misfit, overridable_initializer, no_shape,
 		squeeze_11, reduce_17, slice_9, pad_2, clip_6, reshape_1, split_13, add_6_axis,
 		softmax_11_rows, softmax_11_last, cast_1, dropout_7, tile_1, attribute_of_new_form,
-		constant_ints, constant_string, known_condition, unknown_operators, attribute_type,
+		constant_ints, constant_string, known_condition, rank_settled_by_the_rest, rank_open,
+		rank_known_by_option, loop_grows, unknown_operators, attribute_type,
 		output_too_many, every_fault,
 	};
 
