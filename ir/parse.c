@@ -1841,7 +1841,7 @@ static Node *buffer(P *p)
 	while (!is(p, "]")) {
 		if (n == MAX_RANK)
 			bad(p, "more than %d extents", MAX_RANK);
-		extents[n++] = index_expr(p);
+		extents[n++] = eat(p, "?") ? p->any : index_expr(p);
 		if (!eat(p, ","))
 			break;
 	}

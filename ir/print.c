@@ -670,6 +670,12 @@ static void body_expr(P *p, Node *e)
 
 /* ---- types, locations ---------------------------------------------------------------------- */
 
+/* What was read from "?". */
+static bool unknown(const Node *e)
+{
+	return e->code == O_SYM && !strcmp(e->name, "?");
+}
+
 /* Does the expression read what this level does not show, or is it too large for a line? */
 static bool hidden(P *p, Node *e)
 {
@@ -700,8 +706,7 @@ static void type_text(P *p, const Type *t)
 		for (int i = 0; i < t->rank; i++) {
 			if (i)
 				fputs(", ", p->f);
-			bool any = t->dims[i]->code == O_SYM && !strcmp(t->dims[i]->name, "?");
-			if (any || (!p->loose && hidden(p, t->dims[i])))
+			if (unknown(t->dims[i]) || (!p->loose && hidden(p, t->dims[i])))
 				fputc('?', p->f);
 			else
 				expr(p, t->dims[i], 0);
@@ -921,6 +926,18 @@ static Node *view(P *p, Node *n)
 	return definition(n);
 }
 
+/* At loop level: a host expression over tensors, which the plan computes. */
+static bool reads(Node *e)
+{
+	int n;
+	bool found = false;
+	Node **list = topo_scalar(e, &n);
+	for (int i = 0; i < n && !found; i++)
+		found = list[i]->code == O_READ;
+	free(list);
+	return found;
+}
+
 /* What n needs: operands, dimensions of its type, attributes. Regions aside. */
 typedef struct Needs { Node **at; int n, cap; } Needs;
 
@@ -948,7 +965,8 @@ static void needs(P *p, Node *n, Needs *s)
 {
 	s->n = 0;
 	for (int i = 0; i < n->nin; i++)
-		need(s, view(p, n->in[i]));
+		if (n->code != O_BUFFER || !reads(n->in[i]))
+			need(s, view(p, n->in[i]));
 	for (const Attr *a = n->attrs; a; a = a->next)
 		if (a->kind == A_TENSOR)
 			need(s, view(p, a->t));
@@ -1301,7 +1319,7 @@ static void symbols(P *p, Walk *w)
 {
 	for (int i = 0; i < w->list.n; i++) {
 		Node *s = w->list.at[i];
-		if (s->code != O_SYM || !strcmp(s->name, "?"))
+		if (s->code != O_SYM || unknown(s))
 			continue;
 		nl(p);
 		fputs("sym ", p->f);
@@ -1508,7 +1526,14 @@ static void buffer(P *p, Node *b)
 		quoted(p->f, b->name, '"');
 	}
 	fprintf(p->f, ": %s %s [", dtypes[b->type->dtype].text, space_names[b->type->space]);
-	list(p, b->in, b->nin);
+	for (int i = 0; i < b->nin; i++) {
+		if (i)
+			fputs(", ", p->f);
+		if (unknown(b->in[i]) || hidden(p, b->in[i]))
+			fputc('?', p->f);
+		else
+			expr(p, b->in[i], 0);
+	}
 	fputc(']', p->f);
 }
 
@@ -1778,18 +1803,6 @@ static void collect_symbols(P *p, Walk *w, const Type *t)
 	}
 	for (int i = 0; t->elem && i < t->rank; i++)
 		collect_symbols(p, w, t->elem[i]);
-}
-
-/* A host expression that reads tensors: the plan computes it. */
-static bool reads(Node *e)
-{
-	int n;
-	bool found = false;
-	Node **list = topo_scalar(e, &n);
-	for (int i = 0; i < n && !found; i++)
-		found = list[i]->code == O_READ;
-	free(list);
-	return found;
 }
 
 static void print_loops(P *p)
