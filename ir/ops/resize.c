@@ -685,8 +685,10 @@ build_grid_sample(Build *b)
 
 	if (mode < 0 || padding < 0)
 		return NULL;
-	if (n < 1 || rank_of(grid) != rank || !is_intv(dim_of(grid, rank - 1), n))
+	if (n < 1 || rank_of(grid) != rank)
 		return fail(b, "a grid of %d dimensions does not fit an operand of %d", rank_of(grid), rank);
+	require(m, x_eq(m, dim_of(grid, rank - 1), x_idx(m, n)), b->loc, "a place in the grid has %s numbers, must have %d",
+		expr_print(m, dim_of(grid, rank - 1)), n);
 	if (s.mode != NEAREST && !dt_float(d) && !dt_int(d))
 		return unsupported(b, "elements of type %s cannot be interpolated", dtypes[d].text);
 	require(m, x_eq(m, dim_of(x, 0), dim_of(grid, 0)), b->loc, "the batch is %s and %s", expr_print(m, dim_of(x, 0)),
