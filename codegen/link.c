@@ -337,6 +337,24 @@ write_parts(Link *l)
 	return X_OK;
 }
 
+/* Whether plans may call the runtime's routines for what is no numeric tensor. */
+static bool
+needs_host(const Link *l)
+{
+	int i;
+	uint32_t k;
+
+	for (i = 0; i < l->n; i++) {
+		const unsigned char *meta = l->jobs[i].meta->bytes;
+		TccTable t = ((const TccMeta *)(const void *)meta)->buffers;
+		const TccBuffer *b = (const TccBuffer *)(const void *)(meta + t.offset);
+		for (k = 0; k < t.count; k++, b++)
+			if (b->cls == TCC_BUF_VALUE || b->cls == TCC_BUF_HOST || b->dtype == TCC_STRING)
+				return true;
+	}
+	return false;
+}
+
 /* Weights by .incbin, and for libraries the table of the runtime's functions under the prefix. */
 static void
 glue_text(Link *l, FILE *fp, bool api)
@@ -358,6 +376,9 @@ glue_text(Link *l, FILE *fp, bool api)
 			"\t.long %d, %d\n\t.quad tcc_load, tcc_unload, tcc_inst_error, tcc_context_new, "
 			"tcc_context_free\n\t.quad tcc_error, tcc_run, tcc_times, tcc_arena_bytes\n\t.size %s, . - %s\n",
 			s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
+		/* an archive's user asks for nothing by -u */
+		if (needs_host(l))
+			fprintf(fp, "\t.quad tcc_host_call\n");
 	}
 	fprintf(fp, "\t.section .note.GNU-stack, \"\", %%progbits\n");
 }
@@ -495,6 +516,8 @@ device_args(Link *l)
 			: l->jobs[i].machine->kind == M_HIP ? "tcc_device_hip" : "tcc_device_cuda");
 		dl = true;
 	}
+	if (needs_host(l))
+		arg(l, "-Wl,-u,tcc_host_call");
 	arg(l, "%s", tmp(l, "libtcc_rt.a"));
 	arg(l, "-pthread");
 	arg(l, "-lm");

@@ -263,8 +263,9 @@ typedef struct TccImage {
  * Exported as <prefix>_tcc_model; an executable's object also exports
  * `const TccModel *const tcc_main_model`, which points to it, for the runtime's main.
  *
- * Linking: the object and libtcc_rt.a. Bodies for devices are taken from the archive only when
- * asked for: -u tcc_device_cuda, tcc_device_hip or tcc_device_sim (these need libdl).
+ * Linking: the object and libtcc_rt.a. What few models need is taken from the archive only when
+ * asked for: -u tcc_device_cuda, tcc_device_hip or tcc_device_sim for a device (these need libdl),
+ * -u tcc_host_call for a plan that calls host().
  * `needs` may name what cpu.c lists; a name that it does not know is refused at load.
  */
 struct TccModel {

@@ -198,7 +198,14 @@ static int64_t api_load(TccRun *run, int64_t buffer, int64_t dtype, int64_t inde
 
 static int64_t api_host(TccRun *run, int64_t fn, const int64_t *args)
 {
-	return run->status ? 0 : tcc_host_call(of(run), fn, args);
+	TccContext *ctx = of(run);
+	if (run->status)
+		return 0;
+	if (tcc_host_call)
+		return tcc_host_call(ctx, fn, args);
+	tcc_fail(&ctx->err, TCC_BUG, "the program was linked without -u tcc_host_call");
+	result(ctx);
+	return 0;
 }
 
 /* --- lists ------------------------------------------------------------------------------- */

@@ -1,261 +1,14 @@
-/* A caller's state: memory, threads and the binding of inputs and outputs to a run. */
+/* A caller's state: how it is made, what a run does, what it can tell. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include "rt.h"
-
-enum { HUGE_PAGE = 2 << 20 };
 
 uint64_t tcc_now(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * UINT64_C(1000000000) + t.tv_nsec;
-}
-
-/* --- memory ------------------------------------------------------------------------------ */
-
-static int fail(TccContext *ctx)
-{
-	return ctx->run.status = ctx->err.code;
-}
-
-/* Large host blocks start on a huge page and ask for them. */
-static void *host_block(uint64_t bytes)
-{
-	void *p;
-	if (bytes < 2 * HUGE_PAGE)
-		return tcc_alloc(bytes);
-	if (bytes > PTRDIFF_MAX - HUGE_PAGE || posix_memalign(&p, HUGE_PAGE, bytes))
-		return NULL;
-#ifdef MADV_HUGEPAGE
-	madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-	return p;
-}
-
-static void *block_new(TccContext *ctx, uint64_t bytes, bool host)
-{
-	void *p = NULL;
-	if (host)
-		p = host_block(bytes);
-	else
-		tcc_ops(ctx)->alloc(ctx->inst->dev, bytes ? bytes : 1, &p, &ctx->err);
-	if (!p)
-		tcc_no_memory(&ctx->err, bytes);
-	fail(ctx);
-	return p;
-}
-
-void tcc_block_free(TccContext *ctx, void *p, bool host)
-{
-	if (host)
-		free(p);
-	else if (p)
-		tcc_ops(ctx)->free(ctx->inst->dev, p);
-}
-
-int tcc_block_fit(TccContext *ctx, TccBlock *b, uint64_t bytes, bool host)
-{
-	if (b->p && bytes <= b->cap)
-		return 0;
-	/* what grew once will grow again: a key-value cache grows by a token a run */
-	uint64_t want = b->p && bytes < UINT64_MAX / 2 ? bytes + bytes / 4 : bytes;
-	if (!want)
-		want = TCC_ALIGN;       /* cap tells who owns a block, so it is not 0 */
-	tcc_block_free(ctx, b->p, host);
-	*b = (TccBlock){0};
-	if (!(b->p = block_new(ctx, want, host)))
-		return ctx->run.status;
-	b->cap = want;
-	return 0;
-}
-
-void *tcc_run_alloc(TccContext *ctx, uint64_t bytes, bool host)
-{
-	TccChunk *c = ctx->chunks;
-	uint64_t need = tcc_round_up(bytes, TCC_ALIGN);
-	if (host && c && !c->dev && bytes <= c->size && need <= c->size - c->used) {
-		c->used += need;
-		return c->data + c->used - need;
-	}
-	uint64_t size = !host ? 0 : need < 4096 ? 4096 : need;
-	c = bytes > INT64_MAX / 2 ? NULL : tcc_alloc(sizeof *c + size);
-	if (!c) {
-		tcc_no_memory(&ctx->err, bytes);
-		fail(ctx);
-		return NULL;
-	}
-	*c = (TccChunk){.next = ctx->chunks, .used = need, .size = size};
-	memset(c->data, 0, size);
-	if (!host && !(c->dev = block_new(ctx, bytes, false))) {
-		free(c);
-		return NULL;
-	}
-	ctx->chunks = c;
-	return host ? c->data : c->dev;
-}
-
-static void free_run(TccContext *ctx)
-{
-	while (ctx->chunks) {
-		TccChunk *c = ctx->chunks;
-		ctx->chunks = c->next;
-		if (c->dev)
-			tcc_block_free(ctx, c->dev, false);
-		free(c);
-	}
-	for (uint32_t i = 0; i < ctx->nlists; i++)
-		tcc_block_free(ctx, ctx->lists[i].p, !ctx->inst->dev);
-	ctx->nlists = 0;
-}
-
-int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool src_host,
-             uint64_t bytes)
-{
-	TccDevice *dev = ctx->inst->dev;
-	if (!bytes)
-		return 0;
-	if (dst_host && src_host)
-		memmove(dst, src, bytes);
-	else if (dst_host)
-		dev->ops->download(dev, ctx->stream, dst, src, bytes, &ctx->err);
-	else if (src_host)
-		dev->ops->upload(dev, ctx->stream, dst, src, bytes, &ctx->err);
-	else
-		dev->ops->copy(dev, ctx->stream, dst, src, bytes, &ctx->err);
-	return fail(ctx);
-}
-
-/* --- slots and the arena ----------------------------------------------------------------- */
-
-static bool keeps_block(const TccBuffer *b)
-{
-	return b->cls == TCC_BUF_HEAP || b->cls == TCC_BUF_HOST;
-}
-
-/* Memory that a buffer has in every run. */
-static void set_slot(TccContext *ctx, uint32_t i)
-{
-	const TccInst *inst = ctx->inst;
-	const TccBuffer *b = &inst->buffers[i];
-	TccSlot *s = &ctx->slots[i];
-	if (keeps_block(b) && s->cap)
-		return;
-	*s = (TccSlot){.host = !inst->dev || b->cls == TCC_BUF_CONST || b->cls == TCC_BUF_HOST};
-	if (b->cls == TCC_BUF_CONST || (b->cls == TCC_BUF_WEIGHT && !inst->dev))
-		s->p = inst->constants[i];
-	else if (b->cls == TCC_BUF_WEIGHT)
-		s->p = inst->dev_weights + b->offset;
-	else if (b->cls == TCC_BUF_ARENA && !ctx->planner && ctx->arena.p)
-		s->p = (uint8_t *)ctx->arena.p + b->offset;
-	else
-		return;
-	s->size = b->size;
-}
-
-/* Puts right what swaps have left. */
-static void reset_slots(TccContext *ctx)
-{
-	for (uint32_t i = 0; i < ctx->nbuffers; i++) {
-		TccSlot *s = &ctx->slots[i];
-		if (s->cap)
-			tcc_block_free(ctx, s->p, s->host);
-		s->cap = 0;
-	}
-	for (uint32_t i = 0; i < ctx->nbuffers; i++)
-		set_slot(ctx, i);
-	ctx->swapped = false;
-}
-
-int tcc_slot_fit(TccContext *ctx, int64_t buffer, uint64_t bytes)
-{
-	TccSlot *s = &ctx->slots[buffer];
-	TccBlock b = {s->cap ? s->p : NULL, s->cap};
-	s->host = !ctx->inst->dev || ctx->inst->buffers[buffer].cls == TCC_BUF_HOST;
-	int rc = tcc_block_fit(ctx, &b, bytes, s->host);
-	s->p = b.p;
-	s->cap = b.cap;
-	s->size = bytes;
-	return rc;
-}
-
-static uint64_t hash_sizes(const uint64_t *v, uint32_t n)
-{
-	uint64_t h = 0x9e3779b97f4a7c15;
-	for (uint32_t i = 0; i < n; i++)
-		h = (h ^ v[i]) * 0xff51afd7ed558ccd, h ^= h >> 32;
-	return h;
-}
-
-static TccPlaced *placed_slot(TccContext *ctx, uint64_t hash)
-{
-	TccPlaced *oldest = ctx->placed;
-	for (int i = 0; i < TCC_PLACED; i++) {
-		TccPlaced *p = &ctx->placed[i];
-		if (p->used_at && p->hash == hash &&
-		    !memcmp(p->sizes, ctx->block_sizes, ctx->nblocks * sizeof *p->sizes))
-			return p;
-		if (p->used_at < oldest->used_at)
-			oldest = p;
-	}
-	oldest->used_at = 0;
-	return oldest;
-}
-
-static TccPlaced *find_places(TccContext *ctx)
-{
-	uint64_t hash = hash_sizes(ctx->block_sizes, ctx->nblocks);
-	TccPlaced *p = placed_slot(ctx, hash);
-	if (!p->used_at) {
-		uint64_t bytes = ctx->nblocks * sizeof *p->sizes;
-		if (!p->sizes && !(p->sizes = malloc(2 * bytes + 1))) {
-			tcc_no_memory(&ctx->err, 2 * bytes);
-			return NULL;
-		}
-		p->offsets = p->sizes + ctx->nblocks;
-		memcpy(p->sizes, ctx->block_sizes, bytes);
-		p->hash = hash;
-		p->total = tcc_planner_place(ctx->planner, p->sizes, p->offsets);
-		if (p->total == UINT64_MAX) {
-			tcc_no_memory(&ctx->err, p->total);
-			return NULL;
-		}
-	}
-	p->used_at = ++ctx->clock;
-	return p;
-}
-
-static void gather_sizes(TccContext *ctx)
-{
-	memset(ctx->block_sizes, 0, ctx->nblocks * sizeof *ctx->block_sizes);
-	for (uint32_t i = 0; i < ctx->nbuffers; i++) {
-		uint32_t b = ctx->block_of[i];
-		if (b != UINT32_MAX && ctx->sizes[i] != TCC_NO_SIZE && ctx->sizes[i] > ctx->block_sizes[b])
-			ctx->block_sizes[b] = ctx->sizes[i];
-	}
-}
-
-int tcc_place(TccContext *ctx)
-{
-	const TccDevice *dev = ctx->inst->dev;
-	if (ctx->planner) {
-		gather_sizes(ctx);
-		TccPlaced *p = find_places(ctx);
-		if (!p || tcc_block_fit(ctx, &ctx->arena, p->total, !dev))
-			return fail(ctx);
-		ctx->arena_bytes = p->total;
-		for (uint32_t i = 0; i < ctx->nbuffers; i++) {
-			if (ctx->block_of[i] == UINT32_MAX)
-				continue;
-			ctx->slots[i].p = (uint8_t *)ctx->arena.p + p->offsets[ctx->block_of[i]];
-			ctx->slots[i].size = ctx->sizes[i] == TCC_NO_SIZE ? 0 : ctx->sizes[i];
-		}
-	}
-	if (dev && dev->ops->forget)
-		dev->ops->forget(ctx->inst->dev, ctx->arena.p, ctx->arena_bytes);
-	return 0;
 }
 
 /* --- making a context -------------------------------------------------------------------- */
@@ -322,7 +75,7 @@ static int make_memory(TccContext *ctx)
 		rc = tcc_block_fit(ctx, &ctx->arena, h->arena_bytes, !inst->dev);
 	if (!ctx->planner)
 		ctx->arena_bytes = h->arena_bytes;
-	reset_slots(ctx);
+	tcc_reset_slots(ctx);
 	return rc;
 }
 
@@ -354,7 +107,7 @@ static int make_threads(TccContext *ctx)
 			ctx->scratch_part = inst->kernels[i].scratch;
 	/* a page between the parts keeps the prefetchers apart */
 	ctx->scratch_part = tcc_round_up(ctx->scratch_part, 4096);
-	if (ctx->scratch_part && !(ctx->scratch = host_block(ctx->scratch_part * ctx->threads)))
+	if (ctx->scratch_part && !(ctx->scratch = tcc_host_block(ctx->scratch_part * ctx->threads)))
 		return tcc_no_memory(&ctx->err, ctx->scratch_part);
 	return 0;
 }
@@ -405,7 +158,7 @@ static void free_memory(TccContext *ctx)
 		free(ctx->out[i].host.p);
 		tcc_block_free(ctx, ctx->out[i].dev.p, host);
 	}
-	free_run(ctx);
+	tcc_free_run(ctx);
 	tcc_block_free(ctx, ctx->arena.p, host);
 	tcc_block_free(ctx, ctx->dev_errors, host);
 }
@@ -431,172 +184,6 @@ void tcc_context_free(TccContext *ctx)
 	free(ctx);
 }
 
-/* --- inputs ------------------------------------------------------------------------------ */
-
-static int wrong_input(TccContext *ctx, const TccPort *p, const TccTensor *t, uint32_t dtype)
-{
-	const TccInst *inst = ctx->inst;
-	char want[200], got[200];
-	int64_t dims[TCC_MAX_RANK];
-	const char *symbols[TCC_MAX_RANK];
-	for (int a = 0; a < p->rank; a++) {
-		dims[a] = inst->dims[p->dims + a].size;
-		symbols[a] = tcc_string(inst->model, inst->dims[p->dims + a].symbol);
-	}
-	tcc_type_text(want, sizeof want, p->dtype, p->rank, dims, symbols);
-	tcc_type_text(got, sizeof got, dtype, t->ndim, t->shape, NULL);
-	return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s' is %s, the model takes %s",
-	                tcc_string(inst->model, p->name), got, want);
-}
-
-static int check_dims(TccContext *ctx, const TccPort *p, const TccTensor *t)
-{
-	const TccInst *inst = ctx->inst;
-	for (int a = 0; p->rank >= 0 && a < p->rank; a++) {
-		const TccDim *d = &inst->dims[p->dims + a];
-		int64_t n = t->shape[a];
-		if (d->size >= 0 && n != d->size)
-			return wrong_input(ctx, p, t, p->dtype);
-		if (d->hi && (n < d->lo || n > d->hi))
-			return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s', dimension %d is %lld; the model "
-			                "was compiled for %lld to %lld", tcc_string(inst->model, p->name), a,
-			                (long long)n, (long long)d->lo, (long long)d->hi);
-	}
-	return 0;
-}
-
-/* Type, rank and dims; sets the bytes. */
-static int check_tensor(TccContext *ctx, const TccPort *p, const TccValue *v, uint64_t *bytes)
-{
-	const TccTensor *t = &v->u.tensor;
-	const char *name = tcc_string(ctx->inst->model, p->name);
-	uint32_t dtype = tcc_dtype_of(t);
-	if (t->ndim < 0 || t->ndim > TCC_MAX_RANK || (t->ndim && !t->shape))
-		return tcc_fail(&ctx->err, TCC_USAGE, "input '%s': a bad rank or no shape", name);
-	if (dtype != p->dtype || (v->dtype && v->dtype != dtype) ||
-	    (p->rank >= 0 && t->ndim != p->rank))
-		return wrong_input(ctx, p, t, dtype);
-	if (!tcc_tensor_size(dtype, t->ndim, t->shape, NULL, bytes))
-		return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s': its size is negative or overflows",
-		                name);
-	if (*bytes && !t->data)
-		return tcc_fail(&ctx->err, TCC_USAGE, "input '%s' has no data", name);
-	if (!tcc_is_compact(t) && t->bits < 8)
-		return tcc_fail(&ctx->err, TCC_UNSUPPORTED, "input '%s': strides of packed elements", name);
-	return check_dims(ctx, p, t);
-}
-
-static bool aligned(const TccTensor *t)
-{
-	uint64_t unit = t->bits / 8;
-	if (unit > 8)
-		unit = 8;
-	return unit < 2 || (uintptr_t)tcc_tensor_data(t) % unit == 0;
-}
-
-static bool on_host(const TccTensor *t)
-{
-	return t->device_type == TCC_DEV_CPU || t->device_type == 3 || t->device_type == 11;
-}
-
-/* Uses the caller's memory where it can, else a copy. */
-static int bind_tensor(TccContext *ctx, uint32_t i, const TccTensor *t, uint64_t bytes, TccSlot *s)
-{
-	const TccDevice *dev = ctx->inst->dev;
-	const char *name = tcc_string(ctx->inst->model, ctx->inst->inputs[i].name);
-	bool to_dev = dev && ctx->inst->inputs[i].dtype != TCC_STRING, direct = tcc_is_compact(t);
-	*s = (TccSlot){.p = tcc_tensor_data(t), .size = bytes, .host = !to_dev};
-	if (!on_host(t)) {
-		if (!to_dev || t->device_type != dev->ops->device_type || t->device_id != dev->ordinal ||
-		    !direct)
-			return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s' is on another device, or not "
-			                "compact there", name);
-		return 0;
-	}
-	if (direct && !to_dev && aligned(t))
-		return 0;
-	if (tcc_block_fit(ctx, &ctx->in_copy[i], bytes, !to_dev))
-		return ctx->run.status;
-	s->p = ctx->in_copy[i].p;
-	if (!to_dev) {
-		tcc_compact(s->p, t);
-		return 0;
-	}
-	if (direct)
-		return tcc_move(ctx, s->p, false, tcc_tensor_data(t), true, bytes);
-	void *flat = tcc_run_alloc(ctx, bytes, true);
-	if (!flat)
-		return ctx->run.status;
-	tcc_compact(flat, t);
-	return tcc_move(ctx, s->p, false, flat, true, bytes);
-}
-
-static const TccValue none_value;
-
-static int bind_absent(TccContext *ctx, uint32_t i, TccSlot *s)
-{
-	const TccInst *inst = ctx->inst;
-	const TccPort *p = &inst->inputs[i];
-	ctx->bound[i] = (TccBound){.rank = p->rank};
-	*s = (TccSlot){.host = !inst->dev || p->dtype == TCC_STRING, .size = p->default_size};
-	if (p->default_offset != TCC_NO_DEFAULT) {
-		s->p = s->host ? inst->constants[inst->meta->buffers.count + i]
-		               : inst->dev_weights + p->default_offset;
-		return 0;
-	}
-	s->value = &none_value;
-	if (p->optional)
-		return 0;
-	return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s' is missing",
-	                tcc_string(inst->model, p->name));
-}
-
-static const char *kind_name(uint32_t kind)
-{
-	static const char *const names[] = {"nothing", "a tensor", "a sequence", "a map"};
-	return kind < TCC_COUNT(names) ? names[kind] : "an unknown kind of value";
-}
-
-static int bind_input(TccContext *ctx, uint32_t i, const TccValue *v)
-{
-	const TccPort *p = &ctx->inst->inputs[i];
-	TccSlot unused, *s = p->buffer == UINT32_MAX ? &unused : &ctx->slots[p->buffer];
-	uint64_t bytes;
-	if (!v || v->kind == TCC_NONE)
-		return bind_absent(ctx, i, s);
-	if (v->kind != p->kind)
-		return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s' is %s, the model takes %s",
-		                tcc_string(ctx->inst->model, p->name), kind_name(v->kind),
-		                kind_name(p->kind));
-	ctx->bound[i] = (TccBound){.given = true};
-	if (v->kind != TCC_TENSOR) {
-		*s = (TccSlot){.value = v, .host = true};
-		return 0;
-	}
-	int rc = check_tensor(ctx, p, v, &bytes);
-	if (rc)
-		return rc;
-	ctx->bound[i].rank = v->u.tensor.ndim;
-	ctx->bound[i].shape = v->u.tensor.shape;
-	rc = bind_tensor(ctx, i, &v->u.tensor, bytes, s);
-	s->value = v;
-	return rc;
-}
-
-static int bind_inputs(TccContext *ctx, const TccValue *inputs, uint64_t n)
-{
-	uint32_t count = ctx->inst->meta->inputs.count;
-	if (n > count)
-		return tcc_fail(&ctx->err, TCC_USAGE, "%llu inputs given, the model has %u",
-		                (unsigned long long)n, count);
-	for (uint32_t i = 0; i < count; i++) {
-		int rc = bind_input(ctx, i, i < n ? &inputs[i] : NULL);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
 /* --- a run ------------------------------------------------------------------------------- */
 
 static int start_run(TccContext *ctx)
@@ -605,9 +192,9 @@ static int start_run(TccContext *ctx)
 	uint32_t nk = ctx->inst->meta->kernels.count;
 	if (dev && dev->ops->enter(dev, &ctx->err))
 		return ctx->err.code;
-	free_run(ctx);
+	tcc_free_run(ctx);
 	if (ctx->swapped)
-		reset_slots(ctx);
+		tcc_reset_slots(ctx);
 	memcpy(ctx->sizes, ctx->const_sizes, ctx->nbuffers * sizeof *ctx->sizes);
 	memset(ctx->errors, 0, nk * sizeof *ctx->errors);
 	for (uint32_t i = 0; i < ctx->inst->meta->outputs.count; i++) {
@@ -671,7 +258,7 @@ static int run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs)
 	uint64_t start = tcc_now();
 	int rc = start_run(ctx);
 	if (!rc)
-		rc = bind_inputs(ctx, inputs, ninputs);
+		rc = tcc_bind_inputs(ctx, inputs, ninputs);
 	if (!rc)
 		rc = sync_for_times(ctx);
 	uint64_t bound = tcc_now();

@@ -242,13 +242,14 @@ static void text_info(const Program *p)
 	printf("model:   %s\ntarget:  %s\n", tcc_string(m, h->name), tcc_string(m, h->target));
 	text_ports(p, "inputs", p->in, h->inputs.count);
 	text_ports(p, "outputs", p->out, h->outputs.count);
-	printf("kernels: %u\nweights: %llu bytes%s%s\n", h->kernels.count,
-	       (unsigned long long)m->weights_size, m->weights || !m->weights_size ? "" : " in ",
-	       m->weights ? "" : tcc_string(m, h->weights_file));
+	printf("kernels: %u\nweights: %llu bytes%s\n", h->kernels.count,
+	       (unsigned long long)m->weights_size,
+	       m->weights || !m->weights_size ? "" : ", in a file");
 	if (h->flags & TCC_META_STATIC)
 		printf("arena:   %llu bytes\n", (unsigned long long)h->arena_bytes);
 	else
-		printf("arena:   %s bytes\n", tcc_string(m, h->arena_formula));
+		printf("arena:   %s\n", h->arena_formula ? tcc_string(m, h->arena_formula)
+		                                        : "depends on the inputs' shapes");
 	if (h->precision)
 		printf("precision:\n%s\n", tcc_string(m, h->precision));
 }
@@ -628,7 +629,8 @@ static double ms_since(uint64_t start)
 	return (double)(tcc_now() - start) / 1e6;
 }
 
-/* The weights file's place when none is named: beside the program. */
+/* The weights file when none is given: the one that the model names, beside the program, or
+ * PROGRAM.weights. */
 static const char *weights_beside(Program *p, char *buf, size_t size)
 {
 	if (p->model->weights || !p->model->weights_size)
@@ -638,8 +640,10 @@ static const char *weights_beside(Program *p, char *buf, size_t size)
 		n = 0;
 	buf[n] = 0;
 	char *slash = strrchr(buf, '/');
-	n = slash ? slash + 1 - buf : 0;
-	snprintf(buf + n, size - n, "%s", tcc_string(p->model, p->meta->weights_file));
+	const char *name = tcc_string(p->model, p->meta->weights_file);
+	if (*name)
+		n = slash ? slash + 1 - buf : 0;
+	snprintf(buf + n, size - n, "%s", *name ? name : ".weights");
 	return buf;
 }
 

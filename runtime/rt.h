@@ -247,7 +247,7 @@ extern const TccDeviceOps tcc_device_sim __attribute__((weak));
 /* The simulator behind a device that tcc_device_sim opened, for its findings and counters. */
 struct Sim *tcc_device_simulator(TccDevice *dev);
 
-/* --- model.c, context.c, api.c, host.c: a model, a caller's state, a run ----------------- */
+/* --- a model, a caller's state, a run ---------------------------------------------------- */
 
 int tcc_model_check(const TccModel *m, TccErr *err);
 
@@ -373,20 +373,31 @@ static inline const TccDeviceOps *tcc_ops(const TccContext *ctx)
 }
 
 uint64_t tcc_now(void);         /* ns of a steady clock */
+
+/* memory.c */
+void *tcc_host_block(uint64_t bytes);   /* aligned; large ones on huge pages; for free() */
 /* A block of at least `bytes`; what it held is lost when it grows. */
 int tcc_block_fit(TccContext *ctx, TccBlock *b, uint64_t bytes, bool host);
 void tcc_block_free(TccContext *ctx, void *p, bool host);
 /* Memory until the next run, zeroed on the host. NULL: the error is set. */
 void *tcc_run_alloc(TccContext *ctx, uint64_t bytes, bool host);
+void tcc_free_run(TccContext *ctx);
 /* Copies in the stream's order, between host and device as told. */
 int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool src_host,
              uint64_t bytes);
 int tcc_slot_fit(TccContext *ctx, int64_t buffer, uint64_t bytes);
-int tcc_place(TccContext *ctx);
+void tcc_reset_slots(TccContext *ctx);  /* to what buffers have in every run */
+int tcc_place(TccContext *ctx);         /* gives the arena's buffers their memory */
 
+/* bind.c */
+int tcc_bind_inputs(TccContext *ctx, const TccValue *inputs, uint64_t n);
+
+/* launch.c */
 TccLaunchFn tcc_launch_one, tcc_launch_pool, tcc_launch_user, tcc_launch_device;
 
+/* api.c, host.c */
 extern const TccApi tcc_api;
-int64_t tcc_host_call(TccContext *ctx, int64_t fn, const int64_t *args);
+/* Weak as the devices are. */
+int64_t tcc_host_call(TccContext *ctx, int64_t fn, const int64_t *args) __attribute__((weak));
 
 #endif
