@@ -690,6 +690,23 @@ static void import_branch(Import *im, const OnnxNode *n, const OnnxGraph *g, Env
 
 /* ---- graphs --------------------------------------------------------------------------------- */
 
+/* Sizes are 64-bit everywhere behind the frontend. */
+static bool fits_64_bits(Import *im, const OnnxNode *n, const char *name, const Node *v)
+{
+	int64_t count = 1, d;
+	bool ok = true;
+
+	if (v->type->kind != T_TENSOR)
+		return true;
+	for (int i = 0; i < rank_of(v); i++)
+		if (is_int(dim_of(v, i), &d))
+			ok = (d == 0 || mul_ok(count, d, &count)) && ok;
+	ok = ok && mul_ok(count, 128, &d);
+	if (!ok)
+		node_error(im->om, n, X_INVALID, "tensor \"%s\" is too large: its size overflows 64 bits", name);
+	return ok;
+}
+
 static void bind_results(Import *im, const OnnxNode *n, Node *r, Env *e)
 {
 	int wanted = wanted_outputs(n);
@@ -703,6 +720,8 @@ static void bind_results(Import *im, const OnnxNode *n, Node *r, Env *e)
 			v = r;
 		if (r && !v && *n->out[i])
 			node_error(im->om, n, X_INVALID, "output %d (\"%s\") does not exist", i, n->out[i]);
+		if (v && !fits_64_bits(im, n, n->out[i], v))
+			v = NULL;
 		bind(im, e, n->out[i], v);
 	}
 }

@@ -464,21 +464,54 @@ static bool gridsample_modes(Form *f)
 	return true;
 }
 
-/* Upsample and Resize-10: coordinates x_out / scale, rounded down. */
-static void asymmetric(Form *f)
+/* Upsample and Resize-10: coordinates x_out / scale. */
+static void asymmetric(Form *f, const char *nearest)
 {
 	Node *scales = f->nin > 1 ? f->in[1] : NULL;
 
 	set_str(f, "coordinate_transformation_mode", "asymmetric");
-	set_str(f, "nearest_mode", "floor");
+	set_str(f, "nearest_mode", nearest);
 	set_input(f, 1, NULL);
 	set_input(f, 2, scales);
 }
 
+/* The scales with the axes that grow, or those that shrink, left as they are; *any: is one not? */
+static Node *one_way(Form *f, const Node *scales, bool shrink, bool *any)
+{
+	int n = (int)scales->data->count;
+	float *v = NEWN(f->m, float, n);
+
+	*any = false;
+	for (int i = 0; i < n; i++) {
+		double s = data_get(scales->data, DT_F32, i).f;
+		v[i] = (shrink ? s < 1 : s > 1) ? (float)s : 1;
+		*any |= v[i] != 1;
+	}
+	return floats(f, n, v);
+}
+
+/* The text of version 10 leaves the rounding open; what ran it took the pixel before where an axis
+ * grows and the one after where it shrinks. */
 static bool resize_10(Form *f)
 {
-	asymmetric(f);
-	return true;
+	Node *scales = input(f, 1), *down, *up, *x = input(f, 0);
+	const OnnxAttr *mode = attr(f, "mode");
+	bool shrinks = false, grows = false;
+
+	if (x && scales && scales->data && dtype_of(scales) == DT_F32 && (!mode || str_is(mode, "nearest"))) {
+		down = one_way(f, scales, true, &shrinks);
+		up = one_way(f, scales, false, &grows);
+	}
+	if (shrinks && grows) {
+		const Attr *a = attrs_add(f->m, NULL, (Attr){ .name = "coordinate_transformation_mode",
+			.kind = A_STR, .s = "asymmetric" });
+		a = attrs_add(f->m, a, (Attr){ .name = "nearest_mode", .kind = A_STR, .s = "floor" });
+		f->in[0] = graph_op(f->m, row_of("", "Resize"), 3, (Node *[]){ x, NULL, up }, a, 1, 0, NULL,
+			f->loc);
+		f->in[1] = down;
+	}
+	asymmetric(f, shrinks ? "ceil" : "floor");
+	return f->in[0] != NULL;
 }
 
 static bool upsample(Form *f)
@@ -492,7 +525,7 @@ static bool upsample(Form *f)
 			(float[]){ 1, 1, h.f[0], w.f[0] }, 4 * sizeof(float))));
 	else if (take(f, "scales", OA_FLOATS, &scales))
 		set_input(f, 1, floats(f, scales.n, scales.f));
-	asymmetric(f);
+	asymmetric(f, "floor");
 	return true;
 }
 

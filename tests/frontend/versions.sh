@@ -13,4 +13,8 @@ skip() {
 rm -rf "$out"
 $py tests/frontend/versions.py "$out" || exit 1
 "$tcc" verify -j "${TCC_JOBS:-2}" --rtol 1e-4 --atol 1e-5 "$out"/* >"$out.log" 2>&1
-grep -v '^PASS' "$out.log"
+grep -v -e '^PASS' -e ' skipped$' "$out.log"
+count() {
+	grep -c -E "^($1) " "$out.log"
+}
+echo "$(count PASS) passed, $(count 'FAIL|ERROR') failed, $(count 'UNSUPPORTED|SKIP') skipped"
