@@ -14,7 +14,7 @@
 enum { FILE_SIZE = 150000 };     /* of a file with kernels, after which the next one begins */
 
 /* The Makefile of src.c says the same. */
-static const char *const flags[] = { "-std=gnu11", "-O2", "-ftree-vectorize", "-fPIC",
+static const char *const flags[] = { "-std=gnu11", "-ftree-vectorize", "-fPIC",
 	"-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing",
 	"-fvisibility=hidden", "-w", NULL };
 
@@ -173,12 +173,14 @@ static void put_model(Job *job, FILE *o, int device, int nimages)
 		fprintf(o, "\nconst TccModel *const tcc_main_model = &%s;\n", model);
 }
 
-static int model_file(Job *job, int device)
+static int model_file(Job *job, int device, bool kernels)
 {
 	CFile *f = cfile_new(job->m, false);
 	char *text = NULL, *body;
 	size_t size, n;
 
+	for (int k = 0; kernels && k < job->m->kernels.n; k++)
+		cfile_kernel(f, job->m->kernels.at[k], symbol(job, job->variant, job->meta->idents[k]));
 	cfile_plan(f, job->m->plan, "plan");
 	body = cfile_finish(f, &n);
 	if (!body)
@@ -200,8 +202,10 @@ static int model_file(Job *job, int device)
 
 int c_emit_text(Job *job, int device)
 {
-	int code = device ? X_OK : kernel_files(job);
-	return code ? code : model_file(job, device);
+	/* to read, the kernels stand alone; to compile, a few are not worth a file */
+	bool inside = !device && job->kind != EMIT_SRC && job->m->kernels.n <= 8;
+	int code = device || inside ? X_OK : kernel_files(job);
+	return code ? code : model_file(job, device, inside);
 }
 
 /* ---- objects -------------------------------------------------------------------------------------- */
@@ -237,6 +241,7 @@ static int compile(Job *job, const Work *w, int first)
 		code = work_write(w, p->name, p->data, p->size);
 		c[k].what = "the C target";
 		command_add(&c[k], compiler());
+		command_add(&c[k], arena_printf(job->m->arena, "-O%d", job->level));
 		for (int i = 0; flags[i]; i++)
 			command_add(&c[k], flags[i]);
 		command_add(&c[k], arena_printf(job->m->arena, "-I%s", w->dir));

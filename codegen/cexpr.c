@@ -323,7 +323,8 @@ static void put_double(FILE *o, double x, bool single)
 	char s[64];
 	for (int p = 1; p <= 17; p++) {
 		snprintf(s, sizeof s, "%.*g", p, x);
-		if (single ? strtof(s, NULL) == (float)x : strtod(s, NULL) == x)
+		bool plain = fabs(x) < 1e-4 || fabs(x) >= 1e6 || !strchr(s, 'e');
+		if (plain && (single ? strtof(s, NULL) == (float)x : strtod(s, NULL) == x))
 			break;
 	}
 	fprintf(o, "%s%s%s", s, strpbrk(s, ".e") ? "" : ".0", single ? "f" : "");
@@ -759,12 +760,15 @@ void cx_element(CFn *c, Node *buf, int n, Node *const *idx)
 			fprintf(c->o, "[%s]", c->lane_name);
 		return;
 	}
-	/* ((i*e1 + j)*e2 + k) */
+	/* ((i*e1 + j)*e2 + k), without leading zeros */
+	int first = 0;
+	while (first < n - 1 && is_intv(idx[first], 0))
+		first++;
 	fputc('[', c->o);
-	for (int k = 2; k < n; k++)
+	for (int k = first + 2; k < n; k++)
 		fputc('(', c->o);
-	cx(c, idx[0], P_MUL);
-	for (int k = 1; k < n; k++) {
+	cx(c, idx[first], first < n - 1 ? P_MUL : P_NONE);
+	for (int k = first + 1; k < n; k++) {
 		fputs(" * ", c->o);
 		cx(c, buf->in[k], P_MUL + 1);
 		fputs(" + ", c->o);

@@ -94,7 +94,7 @@ static const char head[] =
 	"# The flags below are not: they keep the compiler to the arithmetic of the model.\n"
 	"CC = cc\n"
 	"CFLAGS = -O2\n"
-	"FLAGS = -std=gnu11 -I. -D_GNU_SOURCE -ftree-vectorize -ffp-contract=off -fno-math-errno \\\n"
+	"FLAGS = -std=gnu11 -I. -ftree-vectorize -ffp-contract=off -fno-math-errno \\\n"
 	"\t-fno-trapping-math -fno-strict-aliasing -ffunction-sections -fdata-sections\n";
 
 static const char tail[] =
