@@ -11,7 +11,7 @@
 #include <string.h>
 #include "ir.h"
 
-enum { MAX_TERMS = 40, MAX_FACTORS = 8 };
+enum { MAX_TERMS = 40, MAX_FACTORS = 8, NAME_SIZE = 5 };
 
 typedef struct Term { int64_t c; int nf; Node *f[MAX_FACTORS]; } Term;
 typedef struct Poly { int n; bool bad; Term t[MAX_TERMS]; } Poly;
@@ -198,6 +198,22 @@ x_sym(Module *m, const char *name, int64_t lo, int64_t hi)
 
 	t.name = intern(m, name ? name : arena_printf(m->arena, "s%lld", (long long)m->nextid++));
 	return node_make(m, t);
+}
+
+Node *
+x_named(Module *m, Node *e)
+{
+	Node *s;
+
+	if (e->size <= NAME_SIZE || e->code == O_SYM)
+		return e;
+	s = map_get(&m->named, e);
+	if (!s) {
+		s = x_sym(m, NULL, e->lo, e->hi);
+		s->def = e;
+		map_put(&m->named, e, s);
+	}
+	return s;
 }
 
 Node *
@@ -518,39 +534,96 @@ diff_bound(Node *a, Node *b, bool upper, int64_t *v)
 	return ok;
 }
 
+static bool prove(Module *, Node *a, Node *b, bool strict, int depth);
+
+/*
+ * a < b or a <= b by cases: where the difference has a min, max or select, it suffices that one of
+ * min's sides, and is needed that both of max's and select's, satisfies it (and the reverse where it
+ * is subtracted). A name stands for what it names.
+ */
+static bool
+prove_cases(Module *m, Node *a, Node *b, bool strict, int depth)
+{
+	Poly *p = malloc(2 * sizeof *p);
+	Node *zero = x_idx(m, 0), *d = NULL, *atom = NULL, *side[2];
+	bool both = true, r[2] = {false, false};
+	int i, k;
+
+	poly_of(p, a);
+	poly_of(p + 1, b);
+	poly_add(p, p + 1, -1);
+	for (i = 0; i < p->n && !p->bad && !atom; i++)
+		if (p->t[i].nf == 1 && (p->t[i].f[0]->code == O_MIN || p->t[i].f[0]->code == O_MAX
+		 || p->t[i].f[0]->code == O_SELECT)) {
+			atom = p->t[i].f[0];
+			both = atom->code == O_SELECT || (atom->code == O_MIN) == (p->t[i].c < 0);
+		}
+	for (i = 0; i < p->n && !p->bad && !atom; i++)
+		for (k = 0; k < p->t[i].nf && !atom; k++)
+			if (p->t[i].f[k]->code == O_SYM && p->t[i].f[k]->def)
+				atom = p->t[i].f[k];
+	if (atom)
+		d = poly_node(m, p);
+	free(p);
+	if (!atom)
+		return false;
+	if (atom->code == O_SYM)
+		return prove(m, subst1(m, d, atom, atom->def), zero, strict, depth - 1);
+	for (i = 0; i < 2; i++) {
+		side[i] = subst1(m, d, atom, atom->in[atom->code == O_SELECT ? i + 1 : i]);
+		r[i] = prove(m, side[i], zero, strict, depth - 1);
+		if (r[i] != both)
+			return r[i];
+	}
+	return both;
+}
+
+static bool
+prove(Module *m, Node *a, Node *b, bool strict, int depth)
+{
+	int64_t v;
+
+	if (strict ? a->hi < b->lo : a == b || a->hi <= b->lo)
+		return true;
+	if (diff_bound(a, b, true, &v) && (strict ? v < 0 : v <= 0))
+		return true;
+	if ((a->code == O_MOD || a->code == O_BOUND) && a->in[1] == b && b->lo > 0)
+		return true;
+	if (depth == 0)
+		return false;
+	if (a->code == O_FLOORDIV && a->in[1]->lo > 0) {       /* q < b if q*d < b*d; q <= b if q < b + 1 */
+		b = strict ? b : x_addi(m, b, 1);
+		return prove(m, a->in[0], x_mul(m, b, a->in[1]), true, depth - 1);
+	}
+	return prove_cases(m, a, b, strict, depth);
+}
+
+/* Is a name (a symbol with a definition) among the factors of its terms? */
+static bool
+has_name(Node *e)
+{
+	Poly *p = malloc(sizeof *p);
+	bool found = false;
+	int i, k;
+
+	poly_of(p, e);
+	for (i = 0; i < p->n && !found; i++)
+		for (k = 0; k < p->t[i].nf; k++)
+			found |= p->t[i].f[k]->code == O_SYM && p->t[i].f[k]->def;
+	free(p);
+	return found;
+}
+
 bool
 prove_lt(Module *m, Node *a, Node *b)
 {
-	int64_t v;
-	int i;
-
-	if (a->hi < b->lo)
-		return true;
-	if (diff_bound(a, b, true, &v) && v < 0)
-		return true;
-	if (b->code == O_MIN)
-		return prove_lt(m, a, b->in[0]) && prove_lt(m, a, b->in[1]);
-	if (a->code == O_MIN)
-		for (i = 0; i < 2; i++)
-			if (prove_lt(m, a->in[i], b))
-				return true;
-	if (a->code == O_MOD && a->in[1] == b && b->lo > 0)
-		return true;
-	if (a->code == O_BOUND && a->in[1] == b && b->lo > 0)
-		return true;
-	return false;
+	return prove(m, a, b, true, 4);
 }
 
 bool
 prove_le(Module *m, Node *a, Node *b)
 {
-	int64_t v;
-
-	if (a == b || a->hi <= b->lo)
-		return true;
-	return (diff_bound(a, b, true, &v) && v <= 0) || prove_lt(m, a, b)
-		|| (a->code == O_MIN && (prove_le(m, a->in[0], b) || prove_le(m, a->in[1], b)))
-		|| (b->code == O_MAX && (prove_le(m, a, b->in[0]) || prove_le(m, a, b->in[1])));
+	return prove(m, a, b, false, 4);
 }
 
 bool
@@ -558,8 +631,9 @@ prove_eq(Module *m, Node *a, Node *b)
 {
 	int64_t v;
 
-	(void)m;
-	return a == b || (diff_bound(a, b, true, &v) && v == 0 && diff_bound(a, b, false, &v) && v == 0);
+	if (a == b || (diff_bound(a, b, true, &v) && v == 0 && diff_bound(a, b, false, &v) && v == 0))
+		return true;
+	return (has_name(a) || has_name(b)) && prove(m, a, b, false, 4) && prove(m, b, a, false, 4);
 }
 
 Node *
@@ -903,6 +977,24 @@ float_op2(OpCode op, Node *a, Node *b)
 	return NULL;
 }
 
+/* Made of sizes and constants only, no element read? Arithmetic on sizes is taken not to overflow i32. */
+static bool
+sizes_only(Node *e)
+{
+	Node **list;
+	bool ok = true;
+	int i, n;
+
+	if (e->size > 256)
+		return false;
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->code != O_READ && list[i]->code != O_REDUCE && list[i]->code != O_ITER
+			&& list[i]->code != O_CARRY && list[i]->code != O_AXIS;
+	free(list);
+	return ok;
+}
+
 /* Conversion of an index or wide integer expression to index: arithmetic moves inside. */
 static Node *
 cast_to_index(Module *m, Node *e)
@@ -912,11 +1004,12 @@ cast_to_index(Module *m, Node *e)
 
 	switch (e->code) {
 	case O_CAST:
-		if (e->in[0]->type->dtype == DT_INDEX && e->in[0]->lo >= e->lo && e->in[0]->hi <= e->hi)
+		if (e->in[0]->type->dtype == DT_INDEX && ((e->in[0]->lo >= e->lo && e->in[0]->hi <= e->hi)
+		 || (e->type->dtype == DT_I32 && sizes_only(e->in[0]))))
 			return e->in[0];
 		return NULL;
 	case O_ADD: case O_SUB: case O_MUL: case O_DIV: case O_REM: case O_FLOORDIV: case O_MOD: case O_MIN: case O_MAX: case O_NEG:
-		if (e->type->dtype != DT_I64)
+		if (e->type->dtype != DT_I64 && (e->type->dtype != DT_I32 || !sizes_only(e)))
 			return NULL;
 		for (i = 0; i < e->nin; i++)
 			in[i] = x_cast(m, DT_INDEX, e->in[i]);

@@ -43,6 +43,8 @@ void *arena_dup(Arena *, const void *, size_t size);
 bool mul_ok(int64_t a, int64_t b, int64_t *r);           /* false on overflow */
 int64_t sat_add(int64_t, int64_t), sat_mul(int64_t, int64_t);
 
+struct Map { uint32_t cap, n; const Node **key; void **val; };   /* by node; zero-initialise */
+
 /* A growable array of pointers in the arena. */
 typedef struct Vec { void **at; int n, cap; } Vec;
 void vec_push(Module *, Vec *, void *);
@@ -188,7 +190,8 @@ struct Node {
 	int64_t n;             /* see core.def */
 	Num num;
 	Data *data;
-	Node *def;             /* graph operator: its definition (tensor, tuple, or another graph node) */
+	Node *def;             /* graph operator: its definition (tensor, tuple, or another graph node);
+	                        * symbol: its value as an expression, NULL if an input's size or local to a region */
 	Node **elems;          /* known elements of a small tensor, in row-major order, or NULL */
 	int64_t lo, hi;        /* integer and index scalars: every value lies in lo..hi */
 	const Loc *loc;
@@ -248,6 +251,7 @@ struct Module {
 	/* folding: runs a closed tensor-level node; bound by cmd. NULL: large constants are not folded. */
 	Node *(*execute)(Module *, Node *root);
 	struct Interns *interns;
+	Map named;             /* x_named: expression -> symbol */
 };
 Module *module_new(Diag *);
 void module_free(Module *);
@@ -270,6 +274,7 @@ Node *x_idx(Module *, int64_t);                          /* index constant */
 Node *x_bool(Module *, bool);
 Node *x_axis(Module *, Node *extent);                    /* a new one, in [0, extent) */
 Node *x_sym(Module *, const char *name, int64_t lo, int64_t hi);   /* name NULL: a fresh one */
+Node *x_named(Module *, Node *);                         /* a symbol whose def is the (large) index expression: keeps sizes small */
 Node *x_carry(Module *, DType);
 Node *x_op(Module *, OpCode, int nin, Node *const *in, DType to);  /* any scalar.def row; `to` for cast, bits */
 /* The node as stated, without simplification: for the parser and where a form must stay. */
@@ -308,7 +313,6 @@ bool contains(const Node *e, const Node *part);          /* does the scalar expr
 
 /* ---- walk.c: traversal and rewriting ------------------------------------------------------------------ */
 
-struct Map { uint32_t cap, n; const Node **key; void **val; };   /* by node; zero-initialise */
 void *map_get(const Map *, const Node *);
 void map_put(Map *, const Node *, void *);               /* malloc'ed: map_free */
 void map_free(Map *);

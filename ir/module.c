@@ -52,6 +52,7 @@ module_free(Module *m)
 		free(t->at);
 		free(t->hash);
 	}
+	map_free(&m->named);
 	arena_free(m->arena);
 }
 

@@ -248,6 +248,18 @@ x_read(Module *m, Node *t, Node *const *idx)
 	return r;
 }
 
+/* Is dim 1 only where n is? Where it is the smaller of n and a constant, for one. */
+static bool
+one_together(Node *dim, Node *n)
+{
+	int i;
+
+	for (i = 0; i < 2 && dim->code == O_MIN; i++)
+		if (dim->in[i] == n && dim->in[1 - i]->lo > 1)
+			return true;
+	return false;
+}
+
 Node *
 x_bread(Module *m, Node *t, int rank, Node *const *axes)
 {
@@ -260,7 +272,7 @@ x_bread(Module *m, Node *t, int rank, Node *const *axes)
 		if (is_intv(dim, 1))
 			idx[i] = x_idx(m, 0);
 		else if (axis->code != O_AXIS || dim == axis->in[0] || prove_eq(m, dim, axis->in[0])
-		      || (dim->code == O_NUM && dim->num.i != 1))
+		      || (dim->code == O_NUM && dim->num.i != 1) || one_together(dim, axis->in[0]))
 			idx[i] = axis;
 		else
 			idx[i] = x_select(m, x_eq(m, dim, x_idx(m, 1)), x_idx(m, 0), axis);
@@ -271,7 +283,7 @@ x_bread(Module *m, Node *t, int rank, Node *const *axes)
 Node *
 dim_broadcast(Module *m, Node *a, Node *b, const Loc *loc)
 {
-	Node *one = x_idx(m, 1), *eq;
+	Node *one = x_idx(m, 1), *eq, *small;
 	int64_t v;
 
 	if (a == b || is_intv(b, 1))
@@ -281,13 +293,20 @@ dim_broadcast(Module *m, Node *a, Node *b, const Loc *loc)
 	eq = x_eq(m, a, b);
 	if (is_intv(eq, 1))
 		return a;
+	/* what never exceeds the other is equal or 1: the result is the other */
+	if (a->code != O_NUM && b->code != O_NUM && (prove_le(m, a, b) || prove_le(m, b, a))) {
+		small = prove_le(m, a, b) ? a : b;
+		require(m, x_or(m, eq, x_eq(m, small, one)), loc, "cannot broadcast dimensions %s and %s",
+			expr_print(m, a), expr_print(m, b));
+		return small == a ? b : a;
+	}
 	require(m, x_or(m, eq, x_or(m, x_eq(m, a, one), x_eq(m, b, one))), loc, "cannot broadcast dimensions %s and %s",
 		expr_print(m, a), expr_print(m, b));
 	if (is_int(a, &v))
 		return a;
 	if (is_int(b, &v))
 		return b;
-	return x_select(m, x_eq(m, a, one), b, a);
+	return x_named(m, x_select(m, x_eq(m, a, one), b, a));
 }
 
 bool

@@ -135,7 +135,7 @@ child(const Node *n, int k, bool defs, bool *end)
 			return n->regions[r]->results[k];
 		k -= n->regions[r]->nresults;
 	}
-	if (defs && k == 0)
+	if ((defs || n->code == O_SYM) && k == 0)   /* a symbol's def is its value */
 		return n->def;
 	*end = true;
 	return NULL;

@@ -73,7 +73,7 @@ compute_deps(Homes *h)
 			if (n->in[k])
 				for (e = deps_of(h, n->in[k]), w = 0; w < h->words; w++)
 					d[w] |= e[w];
-		if (n->def)                      /* a symbol: what its value is read from */
+		if (n->def)                      /* a symbol: what its value comes from */
 			for (e = deps_of(h, n->def), w = 0; w < h->words; w++)
 				d[w] |= e[w];
 		for (r = 0; r < n->nregions; r++) {

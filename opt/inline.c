@@ -350,6 +350,8 @@ pass_inline(Module *m)
 		collect_user(&f, list[i]);
 		if (list[i]->code == O_AXIS)
 			keep_sizes(&f, list[i]->in[0]);
+		else if (list[i]->code == O_SYM && list[i]->def)
+			keep_sizes(&f, list[i]->def);
 		for (k = 0; k < list[i]->nregions; k++)
 			for (int j = 0; j < list[i]->regions[k]->nresults; j++)
 				if (list[i]->regions[k]->results[j] && list[i]->regions[k]->results[j]->type->kind == T_TENSOR)

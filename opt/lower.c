@@ -35,7 +35,7 @@ lower_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	if (n->type && n->type->kind == T_TENSOR && n->code != O_PARAM && n->code != O_CONST
 	 && (c = materialize(m, n)))
 		return c;
-	return n->def ? map_get(done, n->def) : NULL;
+	return n->def && n->code != O_SYM ? map_get(done, n->def) : NULL;
 }
 
 bool

@@ -199,7 +199,7 @@ load_value(Planner *p, Region *out, Node *read)
 static Node *
 symbol_value(Planner *p, Region *out, Node *sym)
 {
-	Node *v, *read = sym->def;
+	Node *v, *def = sym->def;
 	Scope *top;
 
 	if ((v = map_get(&p->cells, sym))) {
@@ -212,15 +212,15 @@ symbol_value(Planner *p, Region *out, Node *sym)
 		return v;
 	for (top = p->scope; top->up; top = top->up)
 		;
-	if (read && !of_inputs(p, sym)) {
-		v = x_cast(p->m, DT_INDEX, load_value(p, out, read));
+	if (def && !of_inputs(p, sym)) {
+		v = l_let(p->m, out, host(p, out, x_cast(p->m, DT_INDEX, def)));
 		bind(p, sym, v);
 		return v;
 	}
-	if (read) {                              /* an element of an input: known from the beginning */
+	if (def) {                               /* sizes or elements of inputs: known from the beginning */
 		Scope *save = p->scope;
 		p->scope = top;
-		v = x_cast(p->m, DT_INDEX, load_value(p, p->sizes, read));
+		v = l_let(p->m, p->sizes, host(p, p->sizes, x_cast(p->m, DT_INDEX, def)));
 		p->scope = save;
 	} else
 		v = sym_value(p, p->sizes, sym);

@@ -167,6 +167,8 @@ rewrite_module(Module *m, bool defs, Node *(*fn)(Module *, Node *, Node **, Map 
 			in[k] = list[i]->in[k] ? map_get(&done, list[i]->in[k]) : NULL;
 			changed |= in[k] != list[i]->in[k];
 		}
+		if (list[i]->code == O_SYM && list[i]->def)
+			list[i]->def = map_get(&done, list[i]->def);
 		r = fn(m, list[i], in, &done, ctx);
 		if (!r)
 			r = changed ? rebuild_node(m, list[i], in, &done) : list[i];

@@ -227,6 +227,8 @@ loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Re
 		return fail(b, "the body has %d inputs and %d outputs for %d carried values", body->nparams - 1, n, ncarried);
 	if (dtype_of(body->results[0]) != DT_BOOL)
 		return fail(b, "the body's condition is %s, not bool", dtypes[dtype_of(body->results[0])].text);
+	if (trip)
+		infer_elems(m, trip);
 	if (trip && is_intv(scalar_arg(m, body->results[0]), 1)) {      /* all rounds, unless there is none */
 		trips = extent(m, saturate(m, x_cast(m, DT_INDEX, scalar_arg(m, trip))));
 		trips = x_max(m, trips, x_idx(m, 0));

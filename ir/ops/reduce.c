@@ -263,10 +263,10 @@ const Op ops_reduce[] = {
 	BUILD("reduce_log_sum_exp", "ReduceLogSumExp", 28, RED("num"), build_log_sum_exp,
 		"logarithm of the sum of exponentials over axes"),
 	COMP("softmax", "Softmax", 13, "(x: float) {axis: int = -1} -> y",
-		"f = acc(x); e = exp(f - reduce_max(f, [axis])); cast(e / reduce_sum(e, [axis]), type(x))",
+		"e = exp(x - reduce_max(x, [axis])); e / reduce_sum(e, [axis])",
 		"exp(x) normalised along an axis"),
 	COMP("log_softmax", "LogSoftmax", 13, "(x: float) {axis: int = -1} -> y",
-		"f = acc(x); s = f - reduce_max(f, [axis]); cast(s - log(reduce_sum(exp(s), [axis])), type(x))",
+		"s = x - reduce_max(x, [axis]); s - log(reduce_sum(exp(s), [axis]))",
 		"logarithm of softmax"),
 	{0}
 };

@@ -207,6 +207,14 @@ reshape(Module *m, Node *x, int rank, Node *const *dims)
 	return t_tensor(m, rank, axes, x_read(m, x, idx));
 }
 
+/* Is e made of sizes alone (not a constant, no element read at run time)? A size of 0 says that the
+ * tensor is empty; it is no request to copy another size. */
+static bool
+is_size(Node *e)
+{
+	return e->code != O_NUM && !has_read(e);
+}
+
 /*
  * The dims of a Reshape. 0 copies the operand's (unless allowzero), -1 is what is left: copied dims
  * cancel before the division, so that an empty tensor keeps its other dims.
@@ -217,18 +225,19 @@ reshape_dims(Build *b, int n, Node *const *e, Node **dims)
 	Module *m = b->m;
 	Node *x = b->in[0], *zero = x_idx(m, 0), *minus = x_idx(m, -1), *one = x_idx(m, 1);
 	Node *copied[MAX_RANK], *free_[MAX_RANK], *total = one, *rest = one, *left, *nfree = zero;
-	bool allowzero = attr_int(b, "allowzero") != 0;
+	bool allowzero = attr_int(b, "allowzero") != 0, size;
 	int i;
 
 	for (i = 0; i < n; i++) {
-		copied[i] = allowzero ? x_bool(m, false) : x_eq(m, e[i], zero);
+		size = is_size(e[i]);
+		copied[i] = allowzero || size ? x_bool(m, false) : x_eq(m, e[i], zero);
 		if (i >= rank_of(x)) {
 			require(m, x_not(m, copied[i]), b->loc, "dimension %d of the shape is 0: the operand has only %d",
 				i, rank_of(x));
 			copied[i] = x_bool(m, false);
 		}
-		free_[i] = x_eq(m, e[i], minus);
-		require(m, x_le(m, minus, e[i]), b->loc, "dimension %d of the shape is %s", i, expr_print(m, e[i]));
+		free_[i] = size ? x_bool(m, false) : x_eq(m, e[i], minus);
+		require(m, size ? x_le(m, zero, e[i]) : x_le(m, minus, e[i]), b->loc, "dimension %d of the shape is %s", i, expr_print(m, e[i]));
 		nfree = x_add(m, nfree, x_select(m, free_[i], one, zero));
 		if (allowzero)
 			require(m, x_not(m, x_and(m, free_[i], x_eq(m, product(m, n, e), zero))), b->loc,
@@ -238,7 +247,7 @@ reshape_dims(Build *b, int n, Node *const *e, Node **dims)
 	for (i = 0; i < rank_of(x); i++)
 		total = x_mul(m, total, i < n ? x_select(m, copied[i], one, dim_of(x, i)) : dim_of(x, i));
 	require(m, x_le(m, nfree, one), b->loc, "the shape has more than one -1");
-	left = x_fdiv(m, total, rest);
+	left = x_named(m, x_fdiv(m, total, rest));
 	require(m, x_eq(m, x_select(m, x_eq(m, nfree, one), x_mul(m, left, rest), rest), total), b->loc,
 		"%s elements cannot take this shape", expr_print(m, numel(m, x)));
 	for (i = 0; i < n; i++)

@@ -1,0 +1,34 @@
+/* Scaled dot-product attention, shared by the operators that have it inside. */
+#ifndef TCC_OPS_ATTENTION_H
+#define TCC_OPS_ATTENTION_H
+
+#include "ops.h"
+
+typedef struct Att Att;
+struct Att {
+	Build *b;
+	Node *q, *k, *v;       /* [B, H, L, E], [B, KH, T, E], [B, KH, T, EV]; H a multiple of KH */
+	double scale;          /* of scores; 0: 1 / sqrt(E) */
+	double softcap;        /* 0: none */
+	DType softmax;         /* type that the softmax is computed in */
+	/* What is added to the score of query i and key j of batch entry n and head h; NULL: nothing. */
+	Node *(*bias)(Att *, Node *n, Node *h, Node *i, Node *j);
+	Node *(*sink)(Att *, Node *h);  /* a further score in each row's softmax; NULL: none */
+	Node *(*mod)(Att *, Node *scores, int which);   /* FlexAttention's graphs: 0 scores, 1 probabilities */
+	bool guards;           /* a row may have no key: then it is 0 */
+	void *arg;
+	/* results, [B, KH, H / KH, L, T], and [B, KH, H / KH, L, EV] */
+	Node *raw, *capped, *biased, *probs, *y;
+};
+
+bool attention(Att *);
+/* [B, L, H * E] as [B, H, L, E]; `first` is the column of the first head. */
+Node *split_heads(Build *, Node *x, int64_t heads, Node *first, Node *size);
+Node *join_heads(Module *, const Att *, bool packed);    /* y as [B, L, H * EV] or [B, H, L, EV] */
+Node *ungroup(Module *, Node *t);                        /* [B, KH, G, x, y] as [B, KH * G, x, y] */
+/* a's elements, then b's, along axis 2 of 4. */
+Node *append(Module *, Node *a, Node *b, const Loc *);
+Node *rotary(Build *, Node *x4, Node *cos, Node *sin, Node *(*position)(Module *, Node *n, Node *s, void *), void *arg,
+	bool interleaved, Node *rotated);
+
+#endif
