@@ -377,6 +377,22 @@ static bool map_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b
 	return true;
 }
 
+/* Both graphs of FlexAttention take [batch, heads, queries, keys] in the softmax's type. */
+static bool flex_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
+{
+	const OnnxAttr *p = form_attr(f, "softmax_precision");
+	Node *q = f->nin > 1 ? f->in[0] : NULL, *k = f->nin > 1 ? f->in[1] : NULL;
+
+	if (!fits_count(im, f, g, 1))
+		return false;
+	if (!q || !k || q->type->kind != T_TENSOR || k->type->kind != T_TENSOR || rank_of(q) != 4 || rank_of(k) != 4)
+		return true;                 /* an operand that is missing or unfit is reported */
+	Node *dims[4] = { dim_of(q, 0), dim_of(q, 1), dim_of(q, 2), dim_of(k, 2) };
+	DType d = p && p->kind == OA_INT ? dtype_of_onnx((int)p->i[0]) : dt_small(dtype_of(q)) ? DT_F32 : dtype_of(q);
+	b->types[0] = ty_tensor(im->m, d, 4, dims);
+	return true;
+}
+
 /* Types of the subgraph's parameters as the operands say them. */
 static bool body_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
 {
@@ -389,6 +405,8 @@ static bool body_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 		ok = scan_types(im, f, g, b);
 	else if (!strcmp(f->op, "SequenceMap"))
 		ok = map_types(im, f, g, b);
+	else if (!strcmp(f->op, "FlexAttention"))
+		ok = flex_types(im, f, g, b);
 	else
 		ok = fits_count(im, f, g, 0);
 	for (int i = 0; ok && i < g->nin; i++)
