@@ -214,4 +214,4 @@ help:
 
 .PHONY: all deps check check-slow fuzz install clean distclean help
 
--include $(shell find build -name '*.d' 2>/dev/null)
+-include $(sort $(shell find build $(B) -name '*.d' 2>/dev/null))
