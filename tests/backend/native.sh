@@ -1,1 +1,1 @@
-exec sh tests/backend/run native
+exec sh tests/backend/run native all
