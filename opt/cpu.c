@@ -14,8 +14,6 @@ enum { BLOCK = 2048, MAX_STACK = 1 << 18 };
 
 /* ---- merging axes -------------------------------------------------------------------------------- */
 
-typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
-
 /* Does the axis count for more than the addresses of reads: in a guard, as a value? */
 static bool
 outside_reads(Node *e, Node *axis)
@@ -91,7 +89,7 @@ merge(KB *kb, Nest *nest, int k)
 }
 
 /* Axes of extent 1 vanish, the others stand in the order of the result's storage and merge. */
-static Nest
+Nest
 nest_of(KB *kb, Node *t)
 {
 	Storage *st = storage_of(kb->s, t);
@@ -201,7 +199,7 @@ loop_trips(Node *e)
 	return trips;
 }
 
-static double
+double
 element_cost(Node *body)
 {
 	bool loop;
@@ -218,7 +216,7 @@ const_or(const Node *e, double other)
 }
 
 /* Does a reduction of the body read along a contiguous axis while the last axis does not? */
-static bool
+bool
 wants_rows(KB *kb, Nest *nest)
 {
 	Node **list, *last = nest->n ? nest->axis[nest->n - 1] : NULL, *red, *c;
@@ -239,6 +237,23 @@ wants_rows(KB *kb, Nest *nest)
 		}
 	free(list);
 	return rows > cols;
+}
+
+bool
+body_is_plain(Node *body)
+{
+	return !has_code(body, O_REDUCE, O_ITER);
+}
+
+bool
+long_rows(Sched *s, Node *t)
+{
+	KB kb = kb_new(s, NULL);
+	Nest nest = nest_of(&kb, t);
+	bool yes = wants_rows(&kb, &nest) && loop_trips(nest.body) >= 64;
+
+	map_free(&kb.buf);
+	return yes;
 }
 
 static Kernel *
@@ -425,6 +440,12 @@ scatter_kernel(Sched *s, Node *t)
 	Node *idx[MAX_RANK], *axis, *value, *cond, *e, *addr, *old;
 	Map map = {0};
 
+	for (i = F_GRID_X; s->gpu && i <= F_BLOCK; i += F_BLOCK - F_GRID_X) {
+		q = region_new(m, NULL);
+		l_for(m, in, (ForKind)i, x_axis(m, x_idx(m, 1)), q);
+		in = q;
+	}
+	kb.k->block = 1;
 	for (i = 0; i < na; i++) {
 		axis = x_axis(m, t->in[1 + i]->in[0]);
 		map_put(&map, t->in[1 + i], axis);

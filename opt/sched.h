@@ -92,6 +92,14 @@ DType widest_type(Node *body);
 
 void choose_layouts(Sched *, Vec groups);
 
+/* A tensor's axes in the order of its storage, those of extent 1 dropped, neighbours merged. */
+typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
+Nest nest_of(KB *, Node *tensor);
+double element_cost(Node *body);
+bool wants_rows(KB *, Nest *);                           /* reduces along a contiguous axis */
+bool body_is_plain(Node *body);                          /* has no loop */
+bool long_rows(Sched *, Node *tensor);                   /* worth a block each */
+
 /* ---- cpu.c, contract.c, gpu.c ----------------------------------------------------------------- */
 
 Kernel *schedule_cpu(Sched *, Group *);
