@@ -36,7 +36,7 @@ typedef struct Mem {
 	Val base;              /* pointer, dominating every use */
 	Ty elem;               /* memory type */
 	int lanes;             /* > 0: private to the lanes of a vector loop, lane last */
-	int align;             /* of base */
+	bool fixed;            /* only read */
 	LLVMMetadataRef scope, noalias; /* alias.scope and noalias lists, or NULL */
 } Mem;
 
@@ -56,10 +56,11 @@ typedef struct Fn {
 	Map consts;            /* unrolled axis -> Node: its present value */
 	int nconsts;
 	int loops;             /* depth of loops here */
-	/* values of expressions since the statement began, undone at the end of a branch */
+	/* values of expressions: those that read what may be written live as long as their statement,
+	 * the others as long as their region */
 	Map memo;
-	Node **log;
-	int nlog, logcap;
+	struct MemoLog { Node **at; int n, cap; } kept, passing;
+	Map stable;            /* node -> 1 no, 2 yes: reads nothing that may be written */
 	/* the vector loop around, if any */
 	Node *vaxis;
 	int lanes;
@@ -86,8 +87,10 @@ Ty vec_of(Ty, int lanes);
 bool is_vec(Val);
 Val i64c(Fn *, int64_t);
 bool varies(Fn *, Node *);
-int memo_mark(Fn *);
-void memo_undo(Fn *, int mark);
+typedef struct Mark { int kept, passing; } Mark;
+Mark memo_mark(Fn *);
+void memo_undo(Fn *, Mark);                  /* forgets what came after: the end of a branch or region */
+void memo_next(Fn *);                        /* another statement: forgets what it may have written */
 Val bug(Fn *, const char *what);             /* notes it and returns poison of i64 */
 bool has_effect(Node *);                     /* may fault or report: loads, bounds */
 Block new_block(Fn *, const char *name);

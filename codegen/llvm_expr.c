@@ -208,31 +208,76 @@ has_effect(Node *e)
 
 /* ---- memo ------------------------------------------------------------------------------------ */
 
-int
+static bool
+stable(Fn *f, Node *e)
+{
+	const Mem *mem;
+	void *known;
+	bool s = true;
+	int i;
+
+	switch (e->code) {
+	case O_NUM: case O_SYM: case O_AXIS: case O_LET: case O_CALL: case O_BUFFER:
+		return true;
+	case O_FOLD:
+		return false;
+	case O_LOAD:
+		mem = map_get(&f->mem, e->in[0]);
+		if (!mem || !mem->fixed)
+			return false;
+		break;
+	default:
+		break;
+	}
+	known = map_get(&f->stable, e);
+	if (known)
+		return known == (void *)2;
+	for (i = 0; i < e->nin && s; i++)
+		s = stable(f, e->in[i]);
+	map_put(&f->stable, e, (void *)(s ? (intptr_t)2 : (intptr_t)1));
+	return s;
+}
+
+Mark
 memo_mark(Fn *f)
 {
-	return f->nlog;
+	return (Mark){f->kept.n, f->passing.n};
+}
+
+static void
+forget(Fn *f, struct MemoLog *l, int n)
+{
+	while (l->n > n)
+		map_put(&f->memo, l->at[--l->n], NULL);
 }
 
 void
-memo_undo(Fn *f, int mark)
+memo_undo(Fn *f, Mark m)
 {
-	while (f->nlog > mark)
-		map_put(&f->memo, f->log[--f->nlog], NULL);
+	forget(f, &f->kept, m.kept);
+	forget(f, &f->passing, m.passing);
+}
+
+void
+memo_next(Fn *f)
+{
+	forget(f, &f->passing, 0);
 }
 
 static void
 memo_put(Fn *f, Node *e, Val v)
 {
-	if (f->nlog == f->logcap) {
-		Node **old = f->log;
+	struct MemoLog *l = stable(f, e) ? &f->kept : &f->passing;
 
-		f->logcap = f->logcap ? f->logcap * 2 : 256;
-		f->log = arena_alloc(f->m->arena, sizeof *f->log * (size_t)f->logcap);
-		if (f->nlog)
-			memcpy(f->log, old, sizeof *f->log * (size_t)f->nlog);
+	if (l->n == l->cap) {
+		Node **old = l->at;
+
+		l->cap = l->cap ? l->cap * 2 : 256;
+		l->at = arena_alloc(f->m->arena, sizeof *l->at * (size_t)l->cap);
+		if (l->n)
+			memcpy(l->at, old, sizeof *l->at * (size_t)l->n);
 	}
-	f->log[f->nlog++] = e;
+	l->at[l->n++] = e;
 	map_put(&f->memo, e, v);
 }
 
@@ -605,7 +650,7 @@ bits(Fn *f, Node *e)
 static Block
 side(Fn *f, Block at, Block join, Node *e, int lanes, DType d, Val *v)
 {
-	int mark = memo_mark(f);
+	Mark mark = memo_mark(f);
 	Block end;
 
 	LLVMPositionBuilderAtEnd(f->b, at);
@@ -655,7 +700,7 @@ select_mask(Fn *f, Node *e, Val c)
 {
 	Val old = f->mask, a, b;
 	Node *x = e->in[1], *y = e->in[2];
-	int mark;
+	Mark mark;
 
 	if (x->code == O_LOAD && !has_effect(y) && dtype_of(x) != DT_INDEX) {
 		b = splat(f, ex(f, y), f->lanes);

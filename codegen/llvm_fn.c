@@ -12,13 +12,15 @@ enum { MAX_LANES = 64, MAX_UNROLL = 4096, MAX_SCOPES = 48 };
 void
 emit_region(Fn *f, Region *r)
 {
+	Mark mark = memo_mark(f);
 	int i;
 
 	for (i = 0; i < r->nresults && !f->why; i++) {
-		memo_undo(f, 0);    /* a load sees the stores before its statement */
+		memo_next(f);
 		emit_stmt(f, r->results[i]);
 	}
-	memo_undo(f, 0);
+	memo_next(f);
+	memo_undo(f, mark);
 }
 
 /* ---- loops ------------------------------------------------------------------------------------ */
@@ -360,6 +362,7 @@ bind(Fn *f, const Kernel *k, const char *symbol)
 		mem[i] = NEW(f->m, Mem);
 		mem[i]->elem = mem_type(f->cx, b->type->dtype);
 		written[i] = i >= k->nbufs || k->writes[i];
+		mem[i]->fixed = !written[i];
 		if (i < k->nbufs) {
 			mem[i]->base = param_load(f, LLVMGetParam(f->fn, 0), i, pt);
 		} else {
@@ -372,7 +375,6 @@ bind(Fn *f, const Kernel *k, const char *symbol)
 		}
 		map_put(&f->mem, b, mem[i]);
 	}
-	memo_undo(f, 0);
 	scopes(f, symbol, mem, written, n);
 }
 
@@ -427,7 +429,7 @@ kernel_body(Fn *f, Region *r)
 
 	for (i = 0; i < r->nresults && !f->why; i++) {
 		s = r->results[i];
-		memo_undo(f, 0);
+		memo_next(f);
 		if (s->code == O_FOR && s->n == F_PARALLEL)
 			loop(f, s->in[0], LLVMGetParam(f->fn, 2), LLVMGetParam(f->fn, 3), false, s->regions[0]);
 		else
@@ -469,6 +471,7 @@ fn_end(Fn *f, const char *what)
 	map_free(&f->mem);
 	map_free(&f->consts);
 	map_free(&f->memo);
+	map_free(&f->stable);
 	map_free(&f->varies);
 	map_free(&f->slots);
 	LLVMDisposeBuilder(f->b);

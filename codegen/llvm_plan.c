@@ -215,7 +215,7 @@ part(Chunk *c, const char *symbol, Region *r, int from, int to)
 	}
 	for (i = from; i < to && !f.why; i++) {
 		s = r->results[i];
-		memo_undo(&f, 0);
+		memo_next(&f);
 		emit_stmt(&f, s);
 		at = (intptr_t)map_get(&f.slots, s);
 		if (at && map_get(&f.env, s))
