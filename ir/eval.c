@@ -212,24 +212,60 @@ static bool binds(const Node *e)
 	return e->code == O_REDUCE || e->code == O_ITER;
 }
 
-/* The list of all scalars of the roots, operands first. */
+/* An operand of a scalar; of a symbol that stands for an expression, that. */
+static Node *operand(const Node *e, int k)
+{
+	if (e->code == O_SYM)
+		return k == 0 ? e->def : NULL;
+	Node *x = k < e->nin ? e->in[k] : NULL;
+	return x && x->type->kind == T_SCALAR ? x : NULL;
+}
+
+/* All scalars of the roots, operands first, numbered from 1 in index. */
 static Node **scalars(Node *const *roots, int n, Map *index, int *count)
 {
+	typedef struct Visit { Node *n; int next; } Visit;
+	Visit *stack = NULL;
 	Node **all = NULL;
-	int total = 0;
+	Map seen = { 0 };
+	int depth = 0, cap = 0, total = 0, room = 0;
 	for (int r = 0; r < n; r++) {
-		int k;
-		Node **list = topo_scalar(roots[r], &k);
-		all = grow(all, sizeof *all * (size_t)(total + k));
-		for (int i = 0; i < k; i++)
-			if (!map_get(index, list[i])) {
-				all[total++] = list[i];
-				map_put(index, list[i], (void *)(intptr_t)total);
+		Node *x = roots[r];
+		for (;;) {
+			if (x && !map_get(&seen, x)) {
+				map_put(&seen, x, x);
+				if (depth == cap)
+					stack = grow(stack, sizeof *stack * (size_t)(cap = cap ? cap * 2 : 64));
+				stack[depth++] = (Visit){ x, 0 };
 			}
-		free(list);
+			if (!depth)
+				break;
+			Visit *v = &stack[depth - 1];
+			int kids = v->n->code == O_SYM ? 1 : v->n->nin;
+			if (v->next < kids) {
+				x = operand(v->n, v->next++);
+				continue;
+			}
+			if (total == room)
+				all = grow(all, sizeof *all * (size_t)(room = room ? room * 2 : 64));
+			all[total++] = v->n;
+			map_put(index, v->n, (void *)(intptr_t)total);
+			depth--;
+			x = NULL;
+		}
 	}
+	map_free(&seen);
+	free(stack);
 	*count = total;
 	return all;
+}
+
+static Node **scalars_of(Node *e, int *n)
+{
+	Map index = { 0 };
+	Node **list = scalars(&e, 1, &index, n);
+	map_free(&index);
+	return list;
 }
 
 static int index_of(const Map *index, const Node *n)
@@ -295,7 +331,7 @@ static Prog *compile(Node *const *roots, int nroots, Node *const *axes, int naxe
 	int nargs = 0;
 	p->slot = zeroed((size_t)p->n, sizeof *p->slot);
 	for (int i = 0; i < p->n; i++)
-		nargs += list[i]->nin;
+		nargs += list[i]->nin + 1;
 	p->args = zeroed((size_t)nargs, sizeof *p->args);
 	for (int i = 0; i < p->n; i++) {
 		Slot *s = &p->slot[i];
@@ -304,6 +340,10 @@ static Prog *compile(Node *const *roots, int nroots, Node *const *axes, int naxe
 		s->nin = list[i]->nin;
 		for (int k = 0; k < s->nin; k++)
 			p->args[p->nargs++] = list[i]->in[k] ? index_of(&index, list[i]->in[k]) : -1;
+		if (list[i]->code == O_SYM && list[i]->def) {
+			s->nin = 1;
+			p->args[p->nargs++] = index_of(&index, list[i]->def);
+		}
 	}
 	p->root = zeroed((size_t)nroots, sizeof *p->root);
 	p->nroots = nroots;
@@ -565,7 +605,11 @@ static void run_slot(Eval *e, Prog *p)
 	case O_NUM: set(p, slot, n->num); break;
 	case O_SYM: {
 		int64_t v = 0;
-		if (!sym_get(e, n, &v))
+		if (n->def) {
+			if (need_operands(e, p, s, 0))
+				return;
+			v = p->slot[p->args[s->in]].v.i;
+		} else if (!sym_get(e, n, &v))
 			FAIL(e, NULL, "the value of %s is not known", n->name);
 		set(p, slot, (Num){ .i = v });
 		break;
@@ -717,7 +761,7 @@ static bool eval_region(Eval *e, const Region *r, Val *const *params, Val **resu
 static void bind_symbols(Eval *e, const Type *t, const Val *v)
 {
 	for (int i = 0; t->kind == T_TENSOR && i < t->rank && i < v->rank; i++)
-		if (t->dims[i]->code == O_SYM)
+		if (t->dims[i]->code == O_SYM && !t->dims[i]->def)
 			sym_put(e, t->dims[i], v->dims[i]);
 }
 
@@ -760,7 +804,7 @@ static Val *stack(Eval *e, const Type *t, Val *const *v, int64_t n)
 	} else {
 		Node *rest[MAX_RANK];
 		for (int i = 1; i < t->rank; i++)
-			rest[i - 1] = t->dims[i]->code == O_SYM && !map_get(&e->syms, t->dims[i])
+			rest[i - 1] = t->dims[i]->code == O_SYM && !t->dims[i]->def && !map_get(&e->syms, t->dims[i])
 				? x_idx(e->m, 0) : t->dims[i];
 		dims[0] = 0;
 		eval_closed(e, rest, t->rank - 1, dims + 1);
@@ -864,7 +908,7 @@ static void need_scalar(Eval *e, Needs *s, Node *x)
 	int n;
 	if (x->code == O_NUM)
 		return;
-	Node **list = topo_scalar(x, &n);
+	Node **list = scalars_of(x, &n);
 	for (int i = 0; i < n; i++)
 		if (list[i]->code == O_READ)
 			need(s, list[i]->in[0]);
@@ -898,7 +942,7 @@ static int symbol_level(Eval *e, Node *x)
 	int n, level = 0;
 	if (x->code == O_NUM)
 		return 0;
-	Node **list = topo_scalar(x, &n);
+	Node **list = scalars_of(x, &n);
 	for (int i = 0; i < n; i++) {
 		const Sym *s = list[i]->code == O_SYM ? map_get(&e->syms, list[i]) : NULL;
 		level = s && s->level > level ? s->level : level;

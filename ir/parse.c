@@ -1298,6 +1298,7 @@ static const Attr *attributes(P *p, const Op *op)
 
 static void lines(P *p, Region *r);
 static void scalar_line(P *p);
+static void defined_symbol(P *p);
 
 /* A parameter's name: stated after its number, or the one it is used by. */
 static const char *own_name(P *p, const char *used)
@@ -1601,6 +1602,8 @@ static void lines(P *p, Region *r)
 			scalar_line(p);
 		} else if (is(p, "require")) {
 			requirement(p);
+		} else if (is(p, "sym")) {
+			defined_symbol(p);
 		} else {
 			return;
 		}
@@ -1654,6 +1657,21 @@ static const char *symbol_name(P *p)
 	return s;
 }
 
+/* sym s4 : 0..100 = e: stands for a large expression */
+static void defined_symbol(P *p)
+{
+	int64_t lo, hi;
+	next(p);
+	const char *name = symbol_name(p);
+	want(p, ":");
+	bounds(p, &lo, &hi);
+	want(p, "=");
+	p->nlocals = 0;
+	Node *e = index_expr(p), *s = declare(p, name, lo, hi);
+	s->def = e;
+	map_put(&p->m->named, e, s);
+}
+
 /* sym N : 0..100 = dim(%x, 0), dim(%y, 1) */
 static void symbol(P *p)
 {
@@ -1665,6 +1683,17 @@ static void symbol(P *p)
 	Node *s = declare(p, name, lo, hi);
 	if (!eat(p, "="))
 		return;
+	if (eat(p, "result")) {
+		LoopSym *d = NEW(p->m, LoopSym);
+		d->sym = s;
+		want(p, "(");
+		d->result = small(p, 0, MAX_LIST);
+		want(p, ",");
+		d->axis = small(p, 0, MAX_RANK - 1);
+		want(p, ")");
+		vec_push(p->m, &p->m->loopsyms, d);
+		return;
+	}
 	do {
 		want(p, "dim");
 		want(p, "(");

@@ -926,6 +926,12 @@ static Node *view(P *p, Node *n)
 	return definition(n);
 }
 
+/* A symbol that stands for an expression; at the other levels, definitions and the plan make it. */
+static bool stands_for(P *p, const Node *n)
+{
+	return n->code == O_SYM && n->def && p->level == LEVEL_TENSOR;
+}
+
 /* At loop level: a host expression over tensors, which the plan computes. */
 static bool reads(Node *e)
 {
@@ -970,6 +976,8 @@ static void needs(P *p, Node *n, Needs *s)
 	for (const Attr *a = n->attrs; a; a = a->next)
 		if (a->kind == A_TENSOR)
 			need(s, view(p, a->t));
+	if (stands_for(p, n))
+		need(s, n->def);
 	/* the types of operators follow from their operands */
 	if (n->code != O_GRAPH && n->code != O_RESULT && n->type && n->type->kind != T_SCALAR)
 		need_type(s, n->type);
@@ -988,6 +996,8 @@ static bool open_scalar(P *p, Node *n)
 
 static bool is_line(P *p, Node *n)
 {
+	if (stands_for(p, n))
+		return true;
 	if (n->type && n->type->kind == T_SCALAR)
 		return n->size > INLINE && map_get(&p->closed, n);
 	return n->code != O_PARAM && n->code != O_RESULT && n->code != O_BUFFER &&
@@ -1256,9 +1266,29 @@ static void line_text(P *p, Node *n)
 	type_text(p, n->type);
 }
 
+static void range(P *p, Node *s)
+{
+	fprintf(p->f, "%lld..%lld", (long long)s->lo, (long long)s->hi);
+}
+
+static void symbol(P *p, Node *s)
+{
+	fputs("sym ", p->f);
+	sym_name(p->f, s->name);
+	fputs(" : ", p->f);
+	range(p, s);
+}
+
 static void line(P *p, Walk *w, Node *n)
 {
 	nl(p);
+	if (n->code == O_SYM) {
+		p->naxis = p->nlet = p->ncarry = 0;
+		symbol(p, n);
+		fputs(" = ", p->f);
+		full_expr(p, n->def);
+		return;
+	}
 	if (n->type->kind == T_SCALAR) {
 		char *s = arena_printf(p->m->arena, "%%%d", p->nvalue++);
 		p->naxis = p->nlet = p->ncarry = 0;
@@ -1310,22 +1340,14 @@ static void order(P *p, Walk *w)
 
 /* ---- the head ------------------------------------------------------------------------------ */
 
-static void range(P *p, Node *s)
-{
-	fprintf(p->f, "%lld..%lld", (long long)s->lo, (long long)s->hi);
-}
-
 static void symbols(P *p, Walk *w)
 {
 	for (int i = 0; i < w->list.n; i++) {
 		Node *s = w->list.at[i];
-		if (s->code != O_SYM || unknown(s))
+		if (s->code != O_SYM || unknown(s) || stands_for(p, s))
 			continue;
 		nl(p);
-		fputs("sym ", p->f);
-		sym_name(p->f, s->name);
-		fputs(" : ", p->f);
-		range(p, s);
+		symbol(p, s);
 		bool first = true;
 		for (int k = 0; k < p->m->symdefs.n; k++) {
 			SymDef *d = p->m->symdefs.at[k];
@@ -1336,6 +1358,11 @@ static void symbols(P *p, Walk *w)
 				value(p, p->m->main->params[d->input]);
 			fprintf(p->f, ", %d)", d->axis);
 			first = false;
+		}
+		for (int k = 0; k < p->m->loopsyms.n; k++) {
+			LoopSym *d = p->m->loopsyms.at[k];
+			if (d->sym == s)
+				fprintf(p->f, " = result(%d, %d)", d->result, d->axis);
 		}
 	}
 }
