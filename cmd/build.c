@@ -23,6 +23,9 @@ load_model(Compilation *c, const Options *o, const char *path, const char *targe
 	c->m->machine = machine_of(c->m, target ? target : "native");
 	if (!c->m->machine)
 		return false;
+	c->m->host = machine_gpu(c->m->machine) ? machine_of(c->m, o->host ? o->host : "native") : c->m->machine;
+	if (!c->m->host)
+		return false;
 	c->onnx = onnx_load(c->m, path, &io);
 	c->level = LEVEL_GRAPH;
 	return c->onnx && !c->diag.errors;

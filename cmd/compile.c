@@ -51,7 +51,7 @@ cmd_compile(const Options *o)
 	if (!load_model(&c, o, o->files[0], o->target.n ? o->target.at[0] : NULL) || !compile_module(&c, o))
 		code = c.diag.code ? c.diag.code : X_BUG;
 	if (!code) {
-		c.job = (Job){.m = c.m, .machine = c.m->machine, .kind = (EmitKind)kind, .prefix = o->prefix ? o->prefix : "model",
+		c.job = (Job){.m = c.m, .machine = c.m->machine, .host = c.m->host, .kind = (EmitKind)kind, .prefix = o->prefix ? o->prefix : "model",
 			.level = o->level ? atoi(o->level) : 2, .jobs = o->jobs ? o->jobs : 1, .use_static = o->use_static,
 			.weights_file = o->weights && strcmp(o->weights, "file") == 0, .simulate = o->simulate};
 		code = codegen_emit(&c.job);
