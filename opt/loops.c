@@ -247,6 +247,8 @@ accumulate(KB *kb, Comb c, Node *acc, Node *v)
 {
 	Node *in[3];
 
+	if (v->type != acc->type)                    /* narrow values accumulate wide */
+		v = x_cast(kb->m, acc->type->dtype, v);
 	if (c == COMB_SUM && v->code == O_MUL && (v->type->dtype == DT_F32 || v->type->dtype == DT_F64)) {
 		in[0] = v->in[0], in[1] = v->in[1], in[2] = acc;
 		return x_op(kb->m, O_MULADD, 3, in, v->type->dtype);
