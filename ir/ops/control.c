@@ -44,7 +44,9 @@ outside(Module *m, Node *e, uint32_t since)
 
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++) {
-		if (list[i]->code == O_SYM)
+		if (list[i]->code == O_SYM && list[i]->def)
+			ok = outside(m, list[i]->def, since);
+		else if (list[i]->code == O_SYM)
 			ok = list[i]->id < since || !is_own(m, list[i]);
 		if (list[i]->code == O_READ) {
 			d = definition(list[i]->in[0]);
@@ -66,6 +68,10 @@ at_entry(Module *m, Node *e)
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++) {
 		x = list[i];
+		if (x->code == O_SYM && x->def) {
+			ok = at_entry(m, x->def);
+			continue;
+		}
 		if (x->code != O_SYM && x->code != O_READ)
 			continue;
 		found = x->code == O_READ && definition(x->in[0])->code == O_CONST;
@@ -179,9 +185,9 @@ carried_type(Build *b, int k, const Type *init, const Type *param, const Type *r
 	return ty_tensor(b->m, init->dtype, init->rank, dims);
 }
 
-/* Does e depend on a symbol of the body: a dimension of a parameter that is not the operand's? */
+/* Is it a symbol of the body: a dimension of a parameter that is not the operand's? */
 static bool
-in_body(Node *e, int n, Node *const *init, const Region *body)
+of_body(const Node *sym, int n, Node *const *init, const Region *body)
 {
 	const Type *p;
 	int i, k;
@@ -189,10 +195,25 @@ in_body(Node *e, int n, Node *const *init, const Region *body)
 	for (i = 0; i < n; i++) {
 		p = body->params[1 + i]->type;
 		for (k = 0; p->kind == T_TENSOR && k < p->rank; k++)
-			if (p->dims[k] != init[i]->type->dims[k] && contains(e, p->dims[k]))
+			if (p->dims[k] == sym && p->dims[k] != init[i]->type->dims[k])
 				return true;
 	}
 	return false;
+}
+
+static bool
+in_body(Node *e, int n, Node *const *init, const Region *body)
+{
+	Node **list;
+	bool found = false;
+	int i, count;
+
+	list = topo_scalar(e, &count);
+	for (i = 0; i < count && !found; i++)
+		if (list[i]->code == O_SYM)
+			found = list[i]->def ? in_body(list[i]->def, n, init, body) : of_body(list[i], n, init, body);
+	free(list);
+	return found;
 }
 
 static const Type *
