@@ -413,6 +413,8 @@ void module_print(Module *, Level, FILE *);
 char *expr_print(Module *, Node *scalar);                /* infix, in the arena */
 Module *module_parse(const char *text, const char *file, Diag *, Level *);    /* NULL after errors */
 bool module_verify(Module *, Level);                     /* false: a bug of ours, reported */
+/* Do the operands fit the scalar operation? If not, why. */
+bool scalar_fits(OpCode, int nin, Node *const *in, DType result, char *why, size_t size);
 /* Evaluates the module's main region: inputs and outputs as constants. wide: all floats in double. */
 bool module_eval(Module *, Level, Node *const *inputs, Node **outputs, bool wide);
 

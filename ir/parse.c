@@ -580,52 +580,20 @@ static int scalar_op(const char *name)
 	return -1;
 }
 
-static const struct { int arity; char result; } shape_of[] = {
-#define SC(N, text, arity, res, infix, doc) { arity, res },
+static const char result_of[] = {
+#define SC(N, text, arity, res, infix, doc) res,
 #include "ir/scalar.def"
 #undef SC
 };
 
-/* Can the operation be applied to the type? */
-static bool applies(OpCode op, DType d)
-{
-	bool f = dt_float(d), b = d == DT_BOOL;
-	switch (op) {
-	case O_FLOORDIV: case O_MOD: case O_POPCNT: return dt_int(d);
-	case O_BOUND: return d == DT_INDEX;
-	case O_SHL: case O_SHR: return dt_int(d);
-	case O_AND: case O_OR: case O_XOR: case O_NOT: return !f;
-	case O_EQ: case O_NE: case O_SELECT: case O_CAST: case O_BITS: return true;
-	case O_LT: case O_LE: case O_MIN: case O_MAX: return true;
-	case O_SQRT: case O_FMA: case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: return f;
-	case O_MULADD: return !b;
-	default: return op >= O_EXP ? f : !b;
-	}
-}
-
 static Node *operation(P *p, OpCode op, int n, Node **in, DType to)
 {
-	int first = op == O_SELECT;
-	DType d = in[first]->type->dtype;
-	if (n != shape_of[op].arity)
-		bad(p, "%s takes %d operands", core_op(op)->name, shape_of[op].arity);
-	for (int i = 0; i < n; i++)
-		if (in[i]->type->kind != T_SCALAR || dtypes[in[i]->type->dtype].bits == 0 ||
-				dtypes[in[i]->type->dtype].cls == 'C')
-			bad(p, "%s of %s", core_op(op)->name, dtypes[in[i]->type->dtype].text);
-	if (first && in[0]->type->dtype != DT_BOOL)
-		bad(p, "the condition is %s, not bool", dtypes[in[0]->type->dtype].text);
-	for (int i = first + 1; i < n; i++)
-		if (in[i]->type != in[first]->type)
-			bad(p, "%s of %s and %s", core_op(op)->name, dtypes[d].text,
-				dtypes[in[i]->type->dtype].text);
-	if (op == O_BITS && dtypes[to].bits != dtypes[d].bits)
-		bad(p, "%s and %s differ in width", dtypes[to].text, dtypes[d].text);
-	if (!applies(op, d))
-		bad(p, "%s of %s", core_op(op)->name, dtypes[d].text);
-	if ((op == O_CAST || op == O_BITS) && (dtypes[to].bits == 0 || dtypes[to].cls == 'C'))
-		bad(p, "no conversion to %s", dtypes[to].text);
-	DType r = shape_of[op].result == 'B' ? DT_BOOL : shape_of[op].result == 'T' ? to : d;
+	char why[200];
+	char kind = result_of[op];
+	DType d = n > (op == O_SELECT) ? in[op == O_SELECT]->type->dtype : DT_NONE;
+	DType r = kind == 'B' ? DT_BOOL : kind == 'T' ? to : d;
+	if (!scalar_fits(op, n, in, r, why, sizeof why))
+		bad(p, "%s", why);
 	return x_raw(p->m, op, n, in, r);
 }
 

@@ -71,11 +71,3 @@ run_passes(Module *m, Level *level, const PassOptions *o)
 	}
 	return true;
 }
-
-__attribute__((weak)) bool
-module_verify(Module *m, Level level)
-{
-	(void)m;
-	(void)level;
-	return true;
-}
