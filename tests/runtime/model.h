@@ -3,9 +3,7 @@
  *   y = max(x + b, 0), rows of x summed into s, t = table[i]
  * with inputs x f32[N,4], i i64[M], b f32[4] (a default), outputs y f32[N,4], s f32[N], t f32[M].
  */
-#include <stdlib.h>
-#include <string.h>
-#include "runtime/rt.h"
+#include "tests/runtime/blob.h"
 
 enum { IN_X, IN_I, IN_B };
 enum { OUT_Y, OUT_S, OUT_T };
@@ -75,8 +73,6 @@ static void k_pick(void *const *bufs, const int64_t *syms, int64_t begin, int64_
 
 static TccKernelFn *const kernels[] = {k_add, k_relu, k_sum, k_pick};
 
-#define TRY(call) do { int32_t rc_ = (call); if (rc_) return rc_; } while (0)
-
 static int32_t plan(TccRun *run)
 {
 	const TccApi *api = run->api;
@@ -94,47 +90,6 @@ static int32_t plan(TccRun *run)
 	return api->output(run, OUT_T, B_T, 1, (int64_t[]){m});
 }
 
-/* --- a writer of meta blobs, which tests may damage --------------------------------------- */
-
-typedef struct Blob {
-	_Alignas(8) uint8_t bytes[1 << 14];
-	uint32_t size;
-} Blob;
-
-static TccString put_string(Blob *b, const char *s)
-{
-	uint32_t at = b->size;
-	memcpy(b->bytes + at, s, strlen(s) + 1);
-	b->size += strlen(s) + 1;
-	return at;
-}
-
-static TccTable put_rows(Blob *b, const void *rows, uint32_t n, size_t size)
-{
-	b->size = (b->size + 7) / 8 * 8;
-	TccTable t = {b->size, n};
-	memcpy(b->bytes + b->size, rows, n * size);
-	b->size += n * size;
-	return t;
-}
-
-#define PUT_ROWS(b, rows) put_rows(b, rows, TCC_COUNT(rows), sizeof *(rows))
-
-static TccMeta *meta_of(Blob *b)
-{
-	return (TccMeta *)(void *)b->bytes;
-}
-
-static TccPort port(Blob *b, const char *name, uint32_t dtype, int rank, uint32_t dims,
-                    uint32_t buffer)
-{
-	TccString s = put_string(b, name);
-	return (TccPort){
-		.name = s, .ident = s, .kind = TCC_TENSOR, .dtype = dtype, .rank = rank, .dims = dims,
-		.buffer = buffer, .default_offset = TCC_NO_DEFAULT,
-	};
-}
-
 static TccKernel kernel(Blob *b, const char *name, uint32_t nbufs, uint32_t nsyms)
 {
 	TccString s = put_string(b, name);
@@ -144,18 +99,10 @@ static TccKernel kernel(Blob *b, const char *name, uint32_t nbufs, uint32_t nsym
 	};
 }
 
-static TccBuffer buffer(Blob *b, uint32_t cls, uint32_t dtype, const char *name)
-{
-	return (TccBuffer){
-		.cls = cls, .dtype = dtype, .alias = -1, .name = put_string(b, name),
-		.size = TCC_NO_SIZE, .offset = TCC_NO_SIZE,
-	};
-}
-
 static void build_meta(Blob *b)
 {
 	*b = (Blob){.size = sizeof(TccMeta)};
-	TccMeta m = {.magic = "TCCMETA1"};
+	TccMeta m = {0};
 	memcpy(m.magic, "TCCMETA1", 8);
 	m.name = put_string(b, "hand");
 	m.prefix = put_string(b, "hand");

@@ -54,16 +54,18 @@ static void check_results(const TccValue *out, int64_t n, int64_t m, const float
 	ck_assert_int_eq(out[OUT_Y].u.tensor.shape[0], n);
 	ck_assert_int_eq(out[OUT_S].u.tensor.shape[0], n);
 	ck_assert_int_eq(out[OUT_T].u.tensor.shape[0], m);
+	int64_t wrong = 0;      /* an assertion of Check's for each element would take minutes */
 	for (int64_t i = 0; i < n; i++) {
 		float sum = 0;
 		for (int j = 0; j < 4; j++) {
 			float v = (float)((4 * i + j) % 11) - 7 + b[j];
 			v = v > 0 ? v : 0;
-			ck_assert(y[4 * i + j] == v);
+			wrong += y[4 * i + j] != v;
 			sum += v;
 		}
-		ck_assert(s[i] == sum);
+		wrong += s[i] != sum;
 	}
+	ck_assert_int_eq(wrong, 0);
 	for (int64_t i = 0; i < m; i++)
 		ck_assert(t[i] == 10 * i);
 }
@@ -264,8 +266,8 @@ END_TEST
 START_TEST(damaged_meta)
 {
 	TccValue x = floats(3), i = indices(2, 1);
-	hand_model(&blob);
-	uint32_t tables = meta_of(&blob)->texts.offset + 8;
+	model = hand_model(&blob);
+	uint32_t tables = tcc_meta(&model)->texts.offset + 8;
 	for (uint32_t at = 0; at < tables; at++) {
 		model = hand_model(&blob);
 		blob.bytes[at] ^= 0x81;
