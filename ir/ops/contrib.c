@@ -1,0 +1,673 @@
+/*
+ * com.microsoft: operators that onnxruntime's tools put into models. Attention is in contrib_attention.c.
+ * Quantized forms compute on the dequantized values and quantize the result.
+ */
+#include <string.h>
+#include "rnn.h"
+
+static const int64_t minus_one[] = {-1};
+
+/* Result i of another row. */
+static Node *
+call_result(Build *b, const char *name, int nin, Node *const *in, const Attr *attrs, int i)
+{
+	Node *r = graph_op(b->m, op_find(name), nin, in, attrs, i + 1, 0, NULL, b->loc);
+
+	return r && r->type->kind == T_TUPLE ? t_result(b->m, r, i) : r;
+}
+
+static const Attr *
+with_int(Build *b, const Attr *list, const char *name, int64_t v)
+{
+	return attrs_add(b->m, list, (Attr){.name = name, .kind = A_INT, .i = v});
+}
+
+static const Attr *
+with_float(Build *b, const Attr *list, const char *name, double v)
+{
+	return attrs_add(b->m, list, (Attr){.name = name, .kind = A_FLOAT, .f = v});
+}
+
+static Node *
+binary(Build *b, const char *name, Node *x, Node *y)
+{
+	return x && y ? call(b, name, 2, (Node *[]){x, y}, NULL) : NULL;
+}
+
+static Node *
+cast_to(Build *b, Node *x, DType d)
+{
+	Node *axes[MAX_RANK];
+
+	axes_new(b->m, rank_of(x), x->type->dims, axes);
+	return t_tensor(b->m, rank_of(x), axes, x_cast(b->m, d, x_read(b->m, x, axes)));
+}
+
+/* ---- normalisation -------------------------------------------------------------------------------- */
+
+/* x over the root of its mean square along the last axis, and the root's reciprocal. */
+static bool
+rms(Build *b, Node *x, Node *gamma, Node **out)
+{
+	Module *m = b->m;
+	DType c = acc_type(dtype_of(x));
+	double eps = attr_float(b, "epsilon");
+	Node *in[2] = {x, gamma}, *sq, *axes[MAX_RANK], *e;
+
+	out[0] = call_result(b, "rms_normalization", 2, in, with_float(b, NULL, "epsilon", eps), 0);
+	e = cast_to(b, x, c);
+	sq = call(b, "reduce_mean", 2, (Node *[]){binary(b, "mul", e, e), t_ints(m, 1, minus_one)}, NULL);
+	if (!out[0] || !sq)
+		return false;
+	axes_new(m, rank_of(sq), sq->type->dims, axes);
+	e = x1(m, O_SQRT, x_add(m, x_read(m, sq, axes), x_flt(m, c, eps)));
+	out[1] = t_tensor(m, rank_of(sq), axes, x2(m, O_DIV, x_int(m, c, 1), e));
+	return true;
+}
+
+static Node *
+build_simplified_layer_norm(Build *b)
+{
+	Node *out[2], *x = b->in[0];
+	int64_t axis = attr_int(b, "axis");
+
+	if (axis != -1 && axis != rank_of(x) - 1)
+		return unsupported(b, "axis %lld, only the last is supported", (long long)axis);
+	return rms(b, x, b->in[1], out) ? t_tuple(b->m, 2, out) : NULL;
+}
+
+static Node *
+skip_sum(Build *b, Node *bias)
+{
+	Node *s = binary(b, "add", b->in[0], b->in[1]);
+
+	return bias ? binary(b, "add", s, bias) : s;
+}
+
+static Node *
+build_skip_layer_norm(Build *b)
+{
+	Node *s = skip_sum(b, b->in[4]), *in[3] = {s, b->in[2], b->in[3]}, *out[4], *r;
+
+	if (!s)
+		return NULL;
+	r = graph_op(b->m, op_find("layer_normalization"), 3, in, with_float(b, NULL, "epsilon", attr_float(b, "epsilon")), 3,
+		0, NULL, b->loc);
+	if (!r)
+		return NULL;
+	for (int i = 0; i < 3; i++)
+		out[i] = t_result(b->m, r, i);
+	out[3] = s;
+	return t_tuple(b->m, 4, out);
+}
+
+static Node *
+build_skip_simplified(Build *b)
+{
+	Module *m = b->m;
+	Node *s = skip_sum(b, b->in[3]), *out[4], *r[2];
+
+	if (!s || !rms(b, s, b->in[2], r))
+		return NULL;
+	out[0] = r[0];
+	out[1] = call(b, "reduce_mean", 2, (Node *[]){s, t_ints(m, 1, minus_one)}, NULL);
+	out[2] = r[1];
+	out[3] = s;
+	return out[1] ? t_tuple(m, 4, out) : NULL;
+}
+
+/* A row of a table for each id; ids NULL: `none` (an index). */
+static Node *
+embedding(Module *m, Node *table, Node *ids, Node *none, Node *const *ax)
+{
+	Node *idx[2], *at[2] = {ax[0], ax[1]};
+
+	if (ids) {
+		at[0] = is_intv(dim_of(ids, 0), 1) ? x_idx(m, 0) : ax[0];
+		idx[0] = x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, ids, at)), dim_of(table, 0));
+	} else
+		idx[0] = x2(m, O_BOUND, none, dim_of(table, 0));
+	idx[1] = ax[2];
+	return x_read(m, table, idx);
+}
+
+static Node *
+build_embed_layer_norm(Build *b)
+{
+	Module *m = b->m;
+	Node **in = b->in, *ax[3], *e, *out[3], *k, *at[2];
+	int i;
+
+	if (rank_of(in[0]) != 2 || rank_of(in[2]) != 2 || rank_of(in[3]) != 2)
+		return fail(b, "ids and tables must have 2 dimensions");
+	for (i = 0; i < 2; i++)
+		ax[i] = x_axis(m, dim_of(in[0], i));
+	ax[2] = x_axis(m, dim_of(in[2], 1));
+	e = x_add(m, embedding(m, in[2], in[0], NULL, ax), embedding(m, in[3], in[8], ax[1], ax));
+	if (in[1] && in[4])
+		e = x_add(m, e, embedding(m, in[4], in[1], NULL, ax));
+	out[2] = t_tensor(m, 3, ax, e);
+	out[0] = call_result(b, "layer_normalization", 3, (Node *[]){out[2], in[5], in[6]},
+		with_float(b, NULL, "epsilon", attr_float(b, "epsilon")), 0);
+	if (!out[0])
+		return NULL;
+	at[0] = x_axis(m, dim_of(in[0], 0));
+	at[1] = k = x_axis(m, dim_of(in[0], 1));
+	e = in[7] ? x_cast(m, DT_I32, x_eq(m, x_read(m, in[7], at), x_int(m, dtype_of(in[7]), 1))) : x_int(m, DT_I32, 0);
+	out[1] = t_tensor(m, 1, at, in[7] ? x_reduce(m, COMB_SUM, 1, &k, e) : e);
+	return t_tuple(m, 3, out);
+}
+
+/* ---- fused products --------------------------------------------------------------------------------- */
+
+/* x with its last two axes exchanged, and the first moved behind the other batch axes. */
+static Node *
+transposed(Build *b, Node *x, bool last, bool batch)
+{
+	int64_t perm[MAX_RANK], t;
+	int r = rank_of(x), i;
+
+	if (r < 2 || (!last && !batch))
+		return x;
+	for (i = 0; i < r; i++)
+		perm[i] = i;
+	if (batch) {
+		for (i = 0; i + 2 < r; i++)
+			perm[i] = i + 1;
+		perm[r - 2] = 0;
+	}
+	if (last) {
+		t = perm[r - 1];
+		perm[r - 1] = perm[r - 2];
+		perm[r - 2] = t;
+	}
+	return call_result(b, "transpose", 1, &x, attrs_add(b->m, NULL, (Attr){.name = "perm", .kind = A_INTS, .n = r,
+		.is = arena_dup(b->m->arena, perm, sizeof *perm * (size_t)r)}), 0);
+}
+
+static Node *
+build_fused_matmul(Build *b)
+{
+	Module *m = b->m;
+	Node *x = transposed(b, b->in[0], attr_int(b, "transA") != 0, attr_int(b, "transBatchA") != 0);
+	Node *y = transposed(b, b->in[1], attr_int(b, "transB") != 0, attr_int(b, "transBatchB") != 0), *t, *axes[MAX_RANK];
+	double alpha = attr_float(b, "alpha");
+
+	t = binary(b, "matmul", x, y);
+	if (!t || alpha == 1)
+		return t;
+	axes_new(m, rank_of(t), t->type->dims, axes);
+	return t_tensor(m, rank_of(t), axes, x_mul(m, x_read(m, t, axes), x_flt(m, dtype_of(t), alpha)));
+}
+
+/* An activation by its ONNX name; parameters p0, p1 where it has any. */
+static Node *
+activation(Build *b, Node *x, const char *name, int np, const double *p)
+{
+	static const struct { const char *name, *row, *attr[2]; } rows[] = {
+		{"Relu",        "relu",         {NULL, NULL}},
+		{"Tanh",        "tanh",         {NULL, NULL}},
+		{"Sigmoid",     "sigmoid",      {NULL, NULL}},
+		{"LeakyRelu",   "leaky_relu",   {"alpha", NULL}},
+		{"HardSigmoid", "hard_sigmoid", {"alpha", "beta"}},
+		{"Elu",         "elu",          {"alpha", NULL}},
+		{"Selu",        "selu",         {"alpha", "gamma"}},
+		{"Softplus",    "softplus",     {NULL, NULL}},
+		{"Softsign",    "softsign",     {NULL, NULL}},
+		{"ThresholdedRelu", "thresholded_relu", {"alpha", NULL}},
+		{"Gelu",        "gelu",         {NULL, NULL}},
+		{"HardSwish",   "hard_swish",   {NULL, NULL}},
+		{"Swish",       "swish",        {"alpha", NULL}},
+	};
+	const Attr *attrs = NULL;
+	size_t i;
+	int k;
+
+	if (!x || !*name)
+		return x;
+	if (strcmp(name, "Clip") == 0) {
+		DType d = dtype_of(x);
+		Node *in[3] = {x, t_scalar(b->m, d, num_round(d, np > 0 ? p[0] : -__builtin_inf())),
+			t_scalar(b->m, d, num_round(d, np > 1 ? p[1] : __builtin_inf()))};
+		return call(b, "clip", 3, in, NULL);
+	}
+	for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+		if (strcmp(rows[i].name, name))
+			continue;
+		for (k = 0; k < 2 && rows[i].attr[k] && k < np; k++)
+			attrs = with_float(b, attrs, rows[i].attr[k], p[k]);
+		return call_result(b, rows[i].row, 1, &x, attrs, 0);
+	}
+	return unsupported(b, "activation \"%s\"", name);
+}
+
+/* The node's attributes without those that the row it is made of does not have. */
+static const Attr *
+attrs_of(Build *b, const char *row)
+{
+	const Sig *s = op_sig(op_find(row));
+	const Attr *a, *list = NULL;
+	int i;
+
+	for (a = b->attrs; a; a = a->next)
+		for (i = 0; i < s->nattrs; i++)
+			if (strcmp(s->attrs[i].name, a->name) == 0) {
+				Attr copy = *a;
+				copy.next = NULL;
+				list = attrs_add(b->m, list, copy);
+			}
+	return list;
+}
+
+static Node *
+build_fused_conv(Build *b)
+{
+	const Attr *p = attr_find(b->attrs, "activation_params");
+	Node *y = call_result(b, "conv", 3, b->in, attrs_of(b, "conv"), 0);
+
+	if (y && b->in[3])
+		y = binary(b, "add", y, b->in[3]);
+	return activation(b, y, attr_str(b, "activation"), p ? p->n : 0, p ? p->fs : NULL);
+}
+
+static Node *
+build_fused_gemm(Build *b)
+{
+	double p[2] = {attr_float(b, "activation_alpha"), attr_float(b, "activation_beta")};
+	const char *name = attr_str(b, "activation");
+	int n = attr_find(b->attrs, "activation_beta") ? 2 : attr_find(b->attrs, "activation_alpha") ? 1 : 0;
+
+	if (strcmp(name, "Selu") == 0 && attr_find(b->attrs, "activation_gamma")) {
+		p[1] = attr_float(b, "activation_gamma");
+		n = 2;
+	}
+	return activation(b, call_result(b, "gemm", 3, b->in, attrs_of(b, "gemm"), 0), name, n, p);
+}
+
+/* ---- weights of few bits ------------------------------------------------------------------------------ */
+
+/* An element of [n, blocks], also given flat. */
+static Node *
+block_read(Module *m, Node *t, Node *n, Node *blk, Node *blocks)
+{
+	Node *idx[3] = {n, blk, x_idx(m, 0)};
+
+	if (rank_of(t) == 1)
+		idx[0] = x_add(m, x_mul(m, n, blocks), blk);
+	return x_read(m, t, idx);
+}
+
+/* Bits [i * bits, (i + 1) * bits) of a byte, as i32. */
+static Node *
+bit_field(Module *m, Node *byte, Node *i, int64_t bits)
+{
+	Node *v = x_cast(m, DT_I32, byte);
+
+	if (bits == 8)
+		return v;
+	v = x2(m, O_SHR, v, x_cast(m, DT_I32, x_muli(m, i, bits)));
+	return x_and(m, v, x_int(m, DT_I32, (1 << bits) - 1));
+}
+
+/*
+ * The weights (quantized - zero point) * scale as [n, block, byte, place in the byte], so that the
+ * product with a reads both without division of indices.
+ */
+static Node *
+build_matmul_nbits(Build *b)
+{
+	Module *m = b->m;
+	Node *a = b->in[0], *w = b->in[1], *scales = b->in[2], *zeros = b->in[3], *ax[MAX_RANK], *at[MAX_RANK], *q, *z, *e, *t;
+	int64_t K = attr_int(b, "K"), N = attr_int(b, "N"), bits = attr_int(b, "bits"), bs = attr_int(b, "block_size"), per;
+	Node *blocks, *bytes, *red[3], *k, *idx[4];
+	DType d = dtype_of(a), c = acc_type(d);
+	int r = rank_of(a), i;
+
+	if (K < 1 || N < 1 || K > 1 << 28 || N > 1 << 28 || bs < 1 || bs > 1 << 20)
+		return fail(b, "K %lld, N %lld, block_size %lld", (long long)K, (long long)N, (long long)bs);
+	if (bits != 2 && bits != 4 && bits != 8)
+		return unsupported(b, "%lld bits", (long long)bits);
+	if (b->in[4] || attr_int(b, "weight_prepacked"))
+		return unsupported(b, "g_idx and prepacked weights");
+	per = 8 / bits;
+	if (bs % per || r < 1 || rank_of(w) != 3 || rank_of(scales) > 2 || (zeros && rank_of(zeros) > 2))
+		return fail(b, "block_size %lld, the weights have %d dimensions, must have 3", (long long)bs, rank_of(w));
+	blocks = x_idx(m, (K + bs - 1) / bs);
+	bytes = x_idx(m, bs / per);
+	require(m, x_and(m, x_eq(m, dim_of(w, 0), x_idx(m, N)), x_and(m, x_eq(m, dim_of(w, 1), blocks),
+		x_eq(m, dim_of(w, 2), bytes))), b->loc, "the weights are not [N, blocks, bytes of a block]");
+	require(m, x_eq(m, numel(m, scales), x_mul(m, x_idx(m, N), blocks)), b->loc, "%s scales",
+		expr_print(m, numel(m, scales)));
+	require(m, x_eq(m, dim_of(a, r - 1), x_idx(m, K)), b->loc, "the operand has %s columns, K is %lld",
+		expr_print(m, dim_of(a, r - 1)), (long long)K);
+	ax[0] = x_axis(m, x_idx(m, N));
+	ax[1] = x_axis(m, blocks);
+	ax[2] = x_axis(m, bytes);
+	ax[3] = x_axis(m, x_idx(m, per));
+	q = bit_field(m, x_read(m, w, ax), ax[3], bits);
+	if (!zeros)
+		z = x_int(m, DT_I32, 1 << (bits - 1));
+	else if (dtype_of(zeros) == DT_U8) {
+		Node *row = x_ceildiv(m, blocks, x_idx(m, per));
+		z = block_read(m, zeros, ax[0], x_fdiv(m, ax[1], x_idx(m, per)), row);
+		z = bit_field(m, z, x_mod(m, ax[1], x_idx(m, per)), bits);
+	} else
+		z = block_read(m, zeros, ax[0], ax[1], blocks);
+	e = dt_float(z->type->dtype) ? x_sub(m, x_cast(m, c, q), x_cast(m, c, z)) : x_cast(m, c, x_sub(m, q, z));
+	e = x_mul(m, e, x_cast(m, c, block_read(m, scales, ax[0], ax[1], blocks)));
+	t = t_tensor(m, 4, ax, x_cast(m, d, e));
+	if (K % bs) {                                /* zeros where the last block goes on */
+		for (i = 0; i < r; i++)
+			at[i] = x_axis(m, i + 1 < r ? dim_of(a, i) : x_muli(m, blocks, bs));
+		a = t_tensor(m, r, at, x_select(m, x_lt(m, at[r - 1], x_idx(m, K)), x_read(m, a, at), x_int(m, d, 0)));
+	}
+	for (i = 0; i + 1 < r; i++)
+		at[i] = ax[i] = x_axis(m, dim_of(a, i));
+	idx[0] = ax[r - 1] = x_axis(m, x_idx(m, N));
+	idx[1] = red[0] = x_axis(m, blocks);
+	idx[2] = red[1] = x_axis(m, bytes);
+	idx[3] = red[2] = x_axis(m, x_idx(m, per));
+	k = x_add(m, x_muli(m, x_add(m, x_mul(m, red[0], bytes), red[1]), per), red[2]);
+	at[r - 1] = k;
+	e = sum_of_products(m, c, 3, red, x_read(m, a, at), x_read(m, t, idx));
+	if (!b->in[5])
+		return t_tensor(m, r, ax, x_cast(m, d, e));
+	t = t_tensor(m, r, ax, e);
+	axes_new(m, r, t->type->dims, ax);
+	e = x_add(m, x_read(m, t, ax), x_cast(m, c, x_read(m, b->in[5], &ax[r - 1])));
+	return t_tensor(m, r, ax, x_cast(m, d, e));
+}
+
+/* ---- quantized products ------------------------------------------------------------------------------------ */
+
+/* A B * a_scale * b_scale + bias, of bytes less their zero points. */
+static Node *
+scaled_product(Build *b, Node *a, Node *az, Node *as, Node *w, Node *wz, Node *ws, Node *bias)
+{
+	Node *t = call(b, "matmul_integer", 4, (Node *[]){a, w, az, wz}, NULL), *s = binary(b, "mul", as, ws);
+
+	if (!t || !s)
+		return NULL;
+	t = binary(b, "mul", cast_to(b, t, dtype_of(s)), s);
+	return bias ? binary(b, "add", t, bias) : t;
+}
+
+static Node *
+build_matmul_integer_to_float(Build *b)
+{
+	Node **in = b->in;
+
+	return scaled_product(b, in[0], in[4], in[2], in[1], in[5], in[3], in[6]);
+}
+
+/* The operand quantized by its own range: bytes, scale, zero point. */
+static bool
+quantized(Build *b, Node *x, Node **q)
+{
+	Node *r = graph_op(b->m, op_find("dynamic_quantize_linear"), 1, &x, NULL, 3, 0, NULL, b->loc);
+
+	for (int i = 0; r && i < 3; i++)
+		q[i] = t_result(b->m, r, i);
+	return r != NULL;
+}
+
+static Node *
+build_dynamic_matmul(Build *b)
+{
+	Node **in = b->in, *q[3];
+
+	return quantized(b, in[0], q) ? scaled_product(b, q[0], q[2], q[1], in[1], in[3], in[2], in[4]) : NULL;
+}
+
+static Node *
+build_qlinear_concat(Build *b)
+{
+	int n = (b->nin - 2) / 3, i;
+	Node **part = NEWN(b->m, Node *, n + 1), *y;
+
+	if (n < 1 || b->nin != 2 + 3 * n)
+		return fail(b, "%d inputs, must be 2 and a multiple of 3", b->nin);
+	for (i = 0; i < n; i++) {
+		part[i] = call(b, "dequantize_linear", 3, b->in + 2 + 3 * i, NULL);
+		if (!part[i])
+			return NULL;
+	}
+	y = call_result(b, "concat", n, part, with_int(b, NULL, "axis", attr_int(b, "axis")), 0);
+	return y ? call(b, "quantize_linear", 3, (Node *[]){y, b->in[0], b->in[1]}, NULL) : NULL;
+}
+
+/* ---- DynamicQuantizeLSTM -------------------------------------------------------------------------------------- */
+
+typedef struct Quant { Node *w, *ws, *wz, *r, *rs, *rz; } Quant;
+
+/* A scale or zero point [dirs] or [dirs, gates * H] for gate element n. */
+static Node *
+gate_param(Module *m, Node *t, int dir, Node *n)
+{
+	Node *idx[2] = {x_idx(m, dir), n};
+
+	return rank_of(t) == 0 ? x_read(m, t, NULL) : x_read(m, t, idx);
+}
+
+/*
+ * sum over k of (q[lead.., k] - z)(w[dir, k, n] - wz), times the scales: the quantized operand q has
+ * `lead` dimensions before k. The sum is distributed, as for other products of bytes.
+ */
+static Node *
+gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *w, Node *ws, Node *wz)
+{
+	Module *m = r->b->m;
+	Node *ax[3], *k, *qi[3], *wi[3], *e, *t, *sums, *za, *zb, *n, *sk, *s;
+	int i;
+
+	for (i = 0; i < lead; i++)
+		ax[i] = x_axis(m, dim_of(q[0], order[i]));
+	ax[lead] = n = x_axis(m, dim_of(w, 2));
+	k = x_axis(m, dim_of(w, 1));
+	for (i = 0; i < lead; i++)
+		qi[order[i]] = ax[i];
+	qi[lead] = wi[1] = k;
+	wi[0] = x_idx(m, dir);
+	wi[2] = n;
+	t = t_tensor(m, lead + 1, ax, sum_of_products(m, DT_I32, 1, &k, x_read(m, q[0], qi), x_read(m, w, wi)));
+	wi[1] = sk = x_axis(m, dim_of(w, 1));
+	sums = t_tensor(m, 1, &n, x_reduce(m, COMB_SUM, 1, &sk, x_cast(m, DT_I32, x_read(m, w, wi))));
+	axes_new(m, lead + 1, t->type->dims, ax);
+	n = ax[lead];
+	za = x_cast(m, DT_I32, scalar_arg(m, q[2]));
+	zb = x_cast(m, DT_I32, gate_param(m, wz, dir, n));
+	e = x_sub(m, x_read(m, t, ax), x_mul(m, za, x_read(m, sums, &n)));
+	if (!is_zero(zb)) {
+		Node *all[3], *red = x_axis(m, dim_of(w, 1)), *rows;
+		for (i = 0; i < lead; i++)
+			qi[order[i]] = all[i] = x_axis(m, dim_of(q[0], order[i]));
+		qi[lead] = red;
+		rows = t_tensor(m, lead, all, x_reduce(m, COMB_SUM, 1, &red, x_cast(m, DT_I32, x_read(m, q[0], qi))));
+		s = x_mul(m, x_cast(m, DT_I32, dim_of(w, 1)), za);
+		e = x_sub(m, e, x_mul(m, zb, x_sub(m, x_read(m, rows, ax), s)));
+	}
+	e = x_mul(m, x_cast(m, DT_F32, e), x_mul(m, scalar_arg(m, q[1]), gate_param(m, ws, dir, n)));
+	return t_tensor(m, lead + 1, ax, e);
+}
+
+static Node *
+quant_input(Rnn *r, int dir)
+{
+	Module *m = r->b->m;
+	static const int order[2] = {0, 1};
+	Quant *p = r->quant;
+	Node *q[3], *t, *ax[3], *bias;
+
+	if (!quantized(r->b, r->x, q))
+		return NULL;
+	t = gate_product(r, dir, q, 2, order, p->w, p->ws, p->wz);
+	axes_new(m, 3, t->type->dims, ax);
+	bias = rnn_bias(r, dir, ax[2]);
+	return bias ? t_tensor(m, 3, ax, x_add(m, x_read(m, t, ax), bias)) : t;
+}
+
+static Node *
+quant_state(Rnn *r, int dir, Node *h)
+{
+	static const int order[1] = {0};
+	Quant *p = r->quant;
+	Node *q[3];
+
+	return quantized(r->b, h, q) ? gate_product(r, dir, q, 1, order, p->r, p->rs, p->rz) : NULL;
+}
+
+static Node *
+build_dynamic_lstm(Build *b)
+{
+	static const char *const acts[] = {"Sigmoid", "Tanh", "Tanh"};
+	Node **in = b->in;
+	Quant q = {in[1], in[8], in[9], in[2], in[10], in[11]};
+	Rnn r = {.x = in[0], .w = in[1], .r = in[2], .bias = in[3], .lens = in[4], .h0 = in[5], .c0 = in[6], .p = in[7],
+		.input = quant_input, .state = quant_state, .cell = lstm_cell, .quant = &q};
+	Module *m = b->m;
+
+	if (rank_of(in[1]) != 3 || rank_of(in[2]) != 3)
+		return fail(b, "W and R must have 3 dimensions");
+	r.H = dim_of(in[2], 1);
+	if (!rnn_args(b, &r, 4, 3, acts))
+		return NULL;
+	require(m, x_and(m, x_eq(m, dim_of(in[1], 2), x_muli(m, r.H, 4)), x_eq(m, dim_of(in[2], 2), x_muli(m, r.H, 4))), b->loc,
+		"W and R have %s and %s columns for %s units", expr_print(m, dim_of(in[1], 2)), expr_print(m, dim_of(in[2], 2)),
+		expr_print(m, r.H));
+	require(m, x_eq(m, dim_of(in[1], 1), r.I), b->loc, "W has %s rows for %s inputs", expr_print(m, dim_of(in[1], 1)),
+		expr_print(m, r.I));
+	return rnn_build(&r, true);
+}
+
+/* ---- distances --------------------------------------------------------------------------------------------------- */
+
+static Node *
+build_cdist(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *y = b->in[1], *ax[2], *k, *e;
+	const char *metric = attr_str(b, "metric");
+	bool root = strcmp(metric, "euclidean") == 0;
+
+	if (!root && strcmp(metric, "sqeuclidean"))
+		return unsupported(b, "metric \"%s\"", metric);
+	if (rank_of(x) != 2 || rank_of(y) != 2)
+		return fail(b, "operands must have 2 dimensions");
+	require(m, x_eq(m, dim_of(x, 1), dim_of(y, 1)), b->loc, "vectors have %s and %s elements", expr_print(m, dim_of(x, 1)),
+		expr_print(m, dim_of(y, 1)));
+	ax[0] = x_axis(m, dim_of(x, 0));
+	ax[1] = x_axis(m, dim_of(y, 0));
+	k = x_axis(m, dim_of(x, 1));
+	e = x_sub(m, x_read(m, x, (Node *[]){ax[0], k}), x_read(m, y, (Node *[]){ax[1], k}));
+	e = x_reduce(m, COMB_SUM, 1, &k, x_mul(m, e, e));
+	return t_tensor(m, 2, ax, root ? x1(m, O_SQRT, e) : e);
+}
+
+#define MS(name) "com.microsoft:" name
+#define CONV "auto_pad: str = \"NOTSET\", dilations: ints?, group: int = 1, kernel_shape: ints?, pads: ints?, strides: ints?"
+#define Q2(expr) "x = dequantize_linear(a, a_scale, a_zero); y = dequantize_linear(b, b_scale, b_zero);" \
+	"quantize_linear(" expr ", c_scale, c_zero, output_dtype=type(a))"
+#define Q2_IN "(a: i8|u8, a_scale: f32, a_zero: a?, b: a, b_scale: f32, b_zero: a?, c_scale: f32, c_zero: a?) {} -> c"
+#define Q1_IN "(x: i8|u8, x_scale: f32, x_zero: x?, y_scale: f32, y_zero: x?)"
+#define Q1(expr) "v = dequantize_linear(x, x_scale, x_zero); quantize_linear(" expr ", y_scale, y_zero, output_dtype=type(x))"
+#define ERF "0.5 * v * (1 + erf(v * 0.7071067811865476))"
+
+const Op ops_contrib[] = {
+	ELEM("ms_gelu", MS("Gelu"), 1, "(v: float) {} -> y", ERF, "gelu"),
+	ELEM("bias_gelu", MS("BiasGelu"), 1, "(a: float, b: a) {} -> y", "v = a + b; " ERF, "gelu of a sum"),
+	ELEM("fast_gelu", MS("FastGelu"), 1, "(x: float, bias: x?) {} -> y",
+		"v = has(bias) ? x + bias : x; 0.5 * v * (1 + tanh(v * (0.035677408136300125 * v * v + 0.7978845608028654)))",
+		"gelu by tanh"),
+	ELEM("quick_gelu", MS("QuickGelu"), 1, "(x: float) {alpha: float = 1.702} -> y", "x / (1 + exp(-(alpha * x)))",
+		"x sigmoid(alpha x)"),
+	ELEM("bias_add", MS("BiasAdd"), 1, "(x: float, bias: x, skip: x) {} -> y", "x + bias + skip", "a sum of three"),
+	BUILD("simplified_layer_normalization", "SimplifiedLayerNormalization", 1, "(x: float, scale: float)"
+		" {axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1} -> y, inv_std?", build_simplified_layer_norm,
+		"divided by the root of the mean square"),
+	BUILD("skip_layer_normalization", MS("SkipLayerNormalization"), 1, "(x: float, skip: x, gamma: x, beta: x?, bias: x?)"
+		" {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?", build_skip_layer_norm, "layer norm of a sum"),
+	BUILD("skip_simplified_layer_normalization", MS("SkipSimplifiedLayerNormalization"), 1,
+		"(x: float, skip: x, gamma: x, bias: x?) {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?",
+		build_skip_simplified, "simplified layer norm of a sum"),
+	BUILD("embed_layer_normalization", MS("EmbedLayerNormalization"), 1, "(ids: idx, segments: idx?, words: float,"
+		" positions: words, segment_table: words?, gamma: words, beta: words, mask: idx?, position_ids: idx?)"
+		" {epsilon: float = 1e-12, mask_index_type: int = 0} -> y, mask_index?, sum?", build_embed_layer_norm,
+		"layer norm of summed embeddings"),
+	BUILD("fused_matmul", MS("FusedMatMul"), 1, "(a: float, b: a) {alpha: float = 1, transA: int = 0, transB: int = 0,"
+		" transBatchA: int = 0, transBatchB: int = 0} -> y", build_fused_matmul, "alpha a' b'"),
+	BUILD("transpose_matmul", MS("TransposeMatMul"), 1, "(a: float, b: a) {alpha: float = 1, transA: int = 0,"
+		" transB: int = 0} -> y", build_fused_matmul, "alpha a' b'"),
+	BUILD("fused_conv", MS("FusedConv"), 1, "(x: float, w: x, bias: x?, z: x?) {activation: str?,"
+		" activation_params: floats?, " CONV "} -> y", build_fused_conv, "convolution and an activation"),
+	BUILD("fused_gemm", MS("FusedGemm"), 1, "(a: float, b: a, c: a?) {activation: str?, activation_alpha: float?,"
+		" activation_beta: float?, activation_gamma: float?, alpha: float = 1, beta: float = 1, transA: int = 0,"
+		" transB: int = 0} -> y", build_fused_gemm, "Gemm and an activation"),
+	BUILD("matmul_nbits", MS("MatMulNBits"), 1, "(a: float, b: u8, scales: a, zeros: u8|a?, g_idx: i32?, bias: a?)"
+		" {K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0} -> y",
+		build_matmul_nbits, "product with weights of few bits"),
+	BUILD("matmul_integer_to_float", MS("MatMulIntegerToFloat"), 1, "(a: i8|u8, b: i8|u8, a_scale: float, b_scale: a_scale,"
+		" a_zero: a?, b_zero: b?, bias: a_scale?) {} -> y", build_matmul_integer_to_float, "scaled product of bytes"),
+	BUILD("dynamic_quantize_matmul", MS("DynamicQuantizeMatMul"), 1, "(a: f32, b: i8|u8, b_scale: f32, b_zero: b?,"
+		" bias: f32?) {} -> y", build_dynamic_matmul, "product of an operand quantized on the fly"),
+	STRUCT("dynamic_quantize_lstm", MS("DynamicQuantizeLSTM"), 1, "(x: f32, w: i8|u8, r: i8|u8, bias: f32?,"
+		" sequence_lens: i32?, initial_h: f32?, initial_c: f32?, p: f32?, w_scale: f32, w_zero: w, r_scale: f32, r_zero: r)"
+		" {activation_alpha: floats?, activation_beta: floats?, activations: strs?, clip: float?,"
+		" direction: str = \"forward\", hidden_size: int?, input_forget: int = 0} -> y?, y_h?, y_c?", build_dynamic_lstm,
+		"LSTM with products of bytes"),
+	BUILD("cdist", MS("CDist"), 1, "(a: f32|f64, b: a) {metric: str = \"sqeuclidean\"} -> c", build_cdist,
+		"distances between rows"),
+	/* quantized */
+	COMP("qlinear_add", MS("QLinearAdd"), 1, Q2_IN, Q2("x + y"), "sum"),
+	COMP("qlinear_mul", MS("QLinearMul"), 1, Q2_IN, Q2("x * y"), "product"),
+	COMP("qlinear_sigmoid", MS("QLinearSigmoid"), 1, Q1_IN " {} -> y", Q1("sigmoid(v)"), "logistic function"),
+	COMP("qlinear_leaky_relu", MS("QLinearLeakyRelu"), 1, Q1_IN " {alpha: float = 0.01} -> y",
+		Q1("leaky_relu(v, alpha=alpha)"), "leaky relu"),
+	COMP("qlinear_softmax", MS("QLinearSoftmax"), 1, Q1_IN " {axis: int = -1, opset: int} -> y",
+		Q1("opset < 13 ? reshape(softmax(flatten(v, axis=axis(axis, v)), axis=1), shape(v)) : softmax(v, axis=axis)"),
+		"softmax"),
+	COMP("qlinear_global_average_pool", MS("QLinearGlobalAveragePool"), 1, Q1_IN " {channels_last: int = 0} -> y",
+		Q1("channels_last ? transpose(global_average_pool(transpose(v, perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1])"
+		" : global_average_pool(v)"), "mean over the spatial dimensions"),
+	COMP("qlinear_average_pool", MS("QLinearAveragePool"), 1, Q1_IN " {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
+		" channels_last: int = 0, count_include_pad: int = 0, kernel_shape: ints, pads: ints?, strides: ints?} -> y",
+		"d = dequantize_linear(x, x_scale, x_zero); v = channels_last ? transpose(d, perm=[0, 3, 1, 2]) : d;"
+		"p = average_pool(v, auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad,"
+		" kernel_shape=kernel_shape, pads=pads, strides=strides);"
+		"q = channels_last ? transpose(p, perm=[0, 2, 3, 1]) : p;"
+		"quantize_linear(q, y_scale, y_zero, output_dtype=type(x))", "mean over windows"),
+	COMP("qlinear_reduce_mean", MS("QLinearReduceMean"), 1, Q1_IN " {axes: ints, keepdims: int} -> y",
+		Q1("reduce_mean(v, axes, keepdims=keepdims)"), "mean over axes"),
+	COMP("qlinear_where", MS("QLinearWhere"), 1, "(c: bool, x: i8|u8, x_scale: f32, x_zero: x, y: x, y_scale: f32,"
+		" y_zero: x, z_scale: f32, z_zero: x) {} -> z", "a = dequantize_linear(x, x_scale, x_zero);"
+		"b = dequantize_linear(y, y_scale, y_zero); quantize_linear(where(c, a, b), z_scale, z_zero)", "c ? x : y"),
+	BUILD("qlinear_concat", MS("QLinearConcat"), 1, "(y_scale: f32, y_zero: i8|u8, rest: any*) {axis: int} -> y",
+		build_qlinear_concat, "side by side along an axis"),
+	COMP("qgemm", MS("QGemm"), 1, "(a: i8|u8, a_scale: f32, a_zero: a, b: i8|u8, b_scale: f32, b_zero: b, c: i32?,"
+		" y_scale: f32?, y_zero: i8|u8?) {alpha: float = 1, transA: int = 0, transB: int = 0} -> y",
+		"p = transA ? transpose(a, perm=[1, 0]) : a; q = transB ? transpose(b, perm=[1, 0]) : b;"
+		"t = matmul_integer(p, q, a_zero, b_zero); s = has(c) ? t + c : t;"
+		"f = cast(s, f32) * (alpha * a_scale * b_scale);"
+		"has(y_scale) ? quantize_linear(f, y_scale, y_zero) : f", "quantized Gemm"),
+	COMP("ms_quantize_linear", MS("QuantizeLinear"), 1, "(x: float, scale: x, zero: int?) {axis: int = 1} -> y",
+		"quantize_linear(x, scale, zero, axis=axis)", "x / scale rounded, plus the zero point"),
+	COMP("ms_dequantize_linear", MS("DequantizeLinear"), 1, "(x: int, scale: float, zero: x?) {axis: int = 1} -> y",
+		"dequantize_linear(x, scale, zero, axis=axis)", "(x - zero point) scale"),
+	/* other names of what is there */
+	COMP("ms_pad", MS("Pad"), 1, "(x: any, pads: i64, value: x?) {mode: str = \"constant\"} -> y",
+		"pad(x, pads, value, mode=mode)", "elements added at the ends of axes"),
+	COMP("ms_trilu", MS("Trilu"), 1, "(x: any, k: i64?) {upper: int = 1} -> y", "trilu(x, k, upper=upper)",
+		"a triangle, zeros elsewhere"),
+	COMP("ms_gather_nd", MS("GatherND"), 1, "(x: any, indices: idx) {} -> y", "gather_nd(x, cast(indices, i64))",
+		"slices by index vectors"),
+	COMP("nhwc_max_pool", MS("NhwcMaxPool"), 1, "(x: i8|u8) {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
+		" dilations: ints?, kernel_shape: ints, pads: ints?, strides: ints?} -> y",
+		"transpose(max_pool(transpose(x, perm=[0, 3, 1, 2]), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations,"
+		" kernel_shape=kernel_shape, pads=pads, strides=strides), perm=[0, 2, 3, 1])", "maximum over windows"),
+	COMP("ms_group_norm", MS("GroupNorm"), 1, "(x: float, gamma: float, beta: gamma) {activation: int,"
+		" channels_last: int = 1, epsilon: float = 1e-5, groups: int} -> y",
+		"t = channels_last ? transpose(x, perm=[0, 3, 1, 2]) : x;"
+		"n = group_normalization(t, cast(gamma, type(x)), cast(beta, type(x)), epsilon=epsilon, num_groups=groups);"
+		"s = activation ? swish(n) : n; channels_last ? transpose(s, perm=[0, 2, 3, 1]) : s",
+		"normalised by groups of channels"),
+	{0}
+};
