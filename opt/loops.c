@@ -66,7 +66,10 @@ kb_buffer(KB *kb, Node *t, bool write)
 
 	if (!b) {
 		n = storage_of(kb->s, t)->count;
-		b = l_buffer(kb->m, arena_printf(kb->m->arena, "b%d", kb->bufs.n), storage_type(dtype_of(t)), SP_GLOBAL, 1, &n);
+		if (is_packed(kb->s, t))
+			n = x_ceildiv(kb->m, n, x_idx(kb->m, 8 / dtypes[dtype_of(t)].bits));
+		b = l_buffer(kb->m, arena_printf(kb->m->arena, "b%d", kb->bufs.n),
+			is_packed(kb->s, t) ? DT_U8 : storage_type(dtype_of(t)), SP_GLOBAL, 1, &n);
 		map_put(&kb->buf, t, b);
 		vec_push(kb->m, &kb->bufs, b);
 		vec_push(kb->m, &kb->tensors, t);
@@ -101,6 +104,36 @@ kb_address(KB *kb, Node *t, Node *const *idx)
 	return a;
 }
 
+/* Inputs of the program hold sub-byte elements packed, low bits first. */
+bool
+is_packed(const Sched *s, const Node *t)
+{
+	int i;
+
+	if (t->code != O_PARAM || dtypes[dtype_of(t)].bits >= 8 || dtype_of(t) == DT_STRING)
+		return false;
+	for (i = 0; i < s->m->main->nparams; i++)
+		if (s->m->main->params[i] == t)
+			return true;
+	return false;
+}
+
+static Node *
+load_packed(KB *kb, Node *t, Node *addr)
+{
+	Module *m = kb->m;
+	DType d = dtype_of(t);
+	int bits = dtypes[d].bits;
+	Node *per = x_idx(m, 8 / bits), *at = x_fdiv(m, addr, per), *v, *half = x_int(m, DT_U8, 1 << (bits - 1));
+
+	v = l_load(m, kb_buffer(kb, t, false), 1, &at);
+	v = x2(m, O_SHR, v, x_cast(m, DT_U8, x_muli(m, x_mod(m, addr, per), bits)));
+	v = x_and(m, v, x_int(m, DT_U8, (1 << bits) - 1));
+	if (dtypes[d].cls == 'I')                /* sign bit to the top */
+		v = x_bits(m, DT_I8, x_sub(m, x2(m, O_XOR, v, half), half));
+	return from_storage(m, d, v);
+}
+
 static Node *
 load_of(KB *kb, Node *t, Node *const *idx)
 {
@@ -114,6 +147,8 @@ load_of(KB *kb, Node *t, Node *const *idx)
 		return from_storage(kb->m, dtype_of(t), v);
 	}
 	addr = kb_address(kb, t, idx);
+	if (is_packed(kb->s, t))
+		return load_packed(kb, t, addr);
 	v = l_load(kb->m, kb_buffer(kb, t, false), 1, &addr);
 	return from_storage(kb->m, dtype_of(t), v);
 }
@@ -420,8 +455,8 @@ emit_reduce(KB *kb, Region *r, Node *red)
 
 	/* the accumulator of a narrow float was widened by the definition; of the rest here */
 	if (!kb->in_vector && w > 1 && unit_stride(kb, body, axis) && !(is_int(axis->in[0], &n) && n < 4))
-		return reduce_lanes(kb, r, red, body, w);
-	return reduce_serial(kb, r, red, body);
+		return x_cast(kb->m, red->type->dtype, reduce_lanes(kb, r, red, body, w));
+	return x_cast(kb->m, red->type->dtype, reduce_serial(kb, r, red, body));
 }
 
 static Node *
