@@ -324,6 +324,8 @@ declare_output(Planner *p, Region *out, int i, int id, Node *t)
 	Node *dims[MAX_RANK], *args[4];
 	int k;
 
+	if (p->s->shape[i])
+		t = p->s->shape[i];
 	for (k = 0; k < rank_of(t); k++)
 		dims[k] = host(p, out, dim_of(t, k));
 	args[0] = x_idx(p->m, i);
@@ -1122,6 +1124,58 @@ outputs(Planner *p, Region *out)
 	}
 }
 
+/* t's sub-byte elements packed into bytes, low bits first. */
+static Node *
+packed(Module *m, Node *t)
+{
+	DType d = dtype_of(t);
+	int bits = dtypes[d].bits, per = 8 / bits, k, i;
+	Node *n = numel(m, t), *axis = x_axis(m, x_ceildiv(m, n, x_idx(m, per))), *body = NULL, *flat, *rest, *idx[MAX_RANK], *v;
+
+	for (k = 0; k < per; k++) {
+		flat = rest = x_addi(m, x_muli(m, axis, per), k);
+		for (i = rank_of(t); i-- > 0;) {
+			idx[i] = i ? x_mod(m, rest, dim_of(t, i)) : rest;
+			rest = x_fdiv(m, rest, dim_of(t, i));
+		}
+		v = x_read(m, t, idx);
+		v = d == DT_F4E2M1 ? x_cast(m, DT_U8, x_bits(m, DT_U4, v))
+			: x_and(m, x_bits(m, DT_U8, x_cast(m, DT_I8, v)), x_int(m, DT_U8, (1 << bits) - 1));
+		v = x_select(m, x_lt(m, flat, n), v, x_int(m, DT_U8, 0));
+		v = x2(m, O_SHL, v, x_int(m, DT_U8, k * bits));
+		body = body ? x_or(m, body, v) : v;
+	}
+	v = t_tensor(m, 1, &axis, body);
+	v->loc = t->loc;
+	return v;
+}
+
+static void
+pack_outputs(Sched *s)
+{
+	Node *t;
+	int i;
+
+	s->shape = NEWN(s->m, Node *, s->m->main->nresults + 1);
+	for (i = 0; i < s->m->main->nresults; i++) {
+		t = s->m->main->results[i];
+		if (t->type->kind != T_TENSOR || dtypes[dtype_of(t)].bits >= 8 || dtype_of(t) == DT_STRING)
+			continue;
+		s->shape[i] = t;
+		s->m->main->results[i] = packed(s->m, t);
+	}
+}
+
+static void
+restore_outputs(Sched *s)
+{
+	int i;
+
+	for (i = 0; i < s->m->main->nresults; i++)
+		if (s->shape[i])
+			s->m->main->results[i] = s->shape[i];
+}
+
 bool
 make_plan(Sched *s)
 {
@@ -1134,6 +1188,7 @@ make_plan(Sched *s)
 	bool fixed = true;
 
 	name_sizes(s);
+	pack_outputs(s);
 	home_regions(s->m, &s->home);
 	groups = make_groups(s);
 	choose_layouts(s, groups);
@@ -1160,6 +1215,7 @@ make_plan(Sched *s)
 	for (i = 0; i < body->nresults; i++)
 		region_add(s->m, plan, body->results[i]);
 	pop(&p);
+	restore_outputs(s);
 	s->plan->nbufs = s->bufs.n;
 	s->plan->bufs = NEWN(s->m, PlanBuf, s->bufs.n + 1);
 	for (i = 0; i < s->bufs.n; i++) {

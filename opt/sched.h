@@ -40,6 +40,7 @@ typedef struct Sched {
 	Map sizereads;         /* while sizes are named: read -> symbol */
 	int nkernels;
 	bool gpu;
+	Node **shape;          /* per output: the tensor whose type it has, where it was packed; or NULL */
 	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */
 } Sched;
 
@@ -74,6 +75,7 @@ typedef struct Contraction {
 
 Storage *storage_of(Sched *, Node *tensor);              /* made row-major on first use */
 void storage_set_order(Sched *, Storage *, const int *order);
+bool is_packed(const Sched *, const Node *tensor);
 KB kb_new(Sched *, const Loc *);
 Node *kb_buffer(KB *, Node *tensor, bool write);
 Node *kb_address(KB *, Node *tensor, Node *const *idx);   /* flat element index */
