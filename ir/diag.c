@@ -4,8 +4,10 @@
 #include "ir.h"
 
 static void
-emit(Diag *d, const char *kind, const char *color, const Loc *loc, const char *text)
+emit(Diag *d, const char *kind, const char *color, int code, const Loc *loc, const char *text)
 {
+	if (d->sink)
+		d->sink(d->user, kind, code, loc, text);
 	if (!d->out)
 		return;
 	if (d->file)
@@ -37,7 +39,7 @@ diag_error(Diag *d, int code, const Loc *loc, const char *fmt, ...)
 		else
 			snprintf(d->first, sizeof d->first, "%s", text);
 	}
-	emit(d, "error", "\033[1;31m", loc, text);
+	emit(d, "error", "\033[1;31m", code, loc, text);
 }
 
 void
@@ -52,7 +54,7 @@ diag_warn(Diag *d, const Loc *loc, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	emit(d, "warning", "\033[1;35m", loc, text);
+	emit(d, "warning", "\033[1;35m", 0, loc, text);
 }
 
 void
@@ -66,5 +68,5 @@ diag_note(Diag *d, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	emit(d, "note", "\033[1;36m", NULL, text);
+	emit(d, "note", "\033[1;36m", 0, NULL, text);
 }

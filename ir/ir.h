@@ -63,6 +63,9 @@ struct Diag {
 	int code;              /* of the first error; 0 if none */
 	char first[1024];      /* text of the first error */
 	bool color, quiet, verbose;
+	/* gets every message as well; may be NULL. kind: "error", "warning", "note" */
+	void (*sink)(void *user, const char *kind, int code, const Loc *, const char *text);
+	void *user;
 };
 void diag_error(Diag *, int code, const Loc *, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));

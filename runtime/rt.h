@@ -190,6 +190,19 @@ uint32_t tcc_crc32(const uint8_t *p, uint64_t n);
 /* Raw deflate data; false unless they make exactly out_n bytes. */
 bool tcc_inflate(TccBytes in, uint8_t *out, uint64_t out_n);
 
+/* --- program.c: the program around a model ------------------------------------------------ */
+
+/* For callers that want more than the program says: done sees the instance, if it was loaded,
+ * before it goes. */
+typedef struct TccProgramHook {
+	void (*done)(void *user, TccInst *inst);
+	void *user;
+} TccProgramHook;
+
+/* Does what the options say (--help lists them) and returns the exit code; prints. hook may be
+ * NULL. */
+int tcc_program(const TccModel *model, const TccProgramHook *hook, int argc, char **argv);
+
 /* --- devices ----------------------------------------------------------------------------- */
 
 /*
