@@ -11,7 +11,7 @@
 #include <string.h>
 #include "ir.h"
 
-enum { MAX_TERMS = 40, MAX_FACTORS = 8, NAME_SIZE = 5 };
+enum { MAX_TERMS = 40, MAX_FACTORS = 8, NAME_SIZE = 5, PROOF_DEPTH = 6 };
 
 typedef struct Term { int64_t c; int nf; Node *f[MAX_FACTORS]; } Term;
 typedef struct Poly { int n; bool bad; Term t[MAX_TERMS]; } Poly;
@@ -536,6 +536,63 @@ diff_bound(Node *a, Node *b, bool upper, int64_t *v)
 
 static bool prove(Module *, Node *a, Node *b, bool strict, int depth);
 
+/* A factor of a term, which a proof replaces: the term is alone with it, or it is a name. */
+typedef struct Atom { Node *n; int64_t c; } Atom;
+
+static bool
+both_sides(const Atom *x)
+{
+	return x->n->code == O_SELECT || (x->n->code == O_MIN) == (x->c < 0);
+}
+
+/* What to replace first: names, what needs both of its sides, what needs one, quotients (the largest). */
+static int
+urgency(const Atom *x)
+{
+	switch (x->n->code) {
+	case O_SYM: return x->n->def ? 4 : 0;
+	case O_MIN: case O_MAX: case O_SELECT: return both_sides(x) ? 3 : 2;
+	case O_FLOORDIV: return x->n->in[1]->code == O_NUM && x->n->in[1]->num.i > 0;
+	default: return 0;
+	}
+}
+
+static Atom
+find_atom(const Poly *p)
+{
+	Atom best = {0}, x;
+	int i, k, u, most = 0;
+
+	for (i = 0; i < p->n && !p->bad; i++)
+		for (k = 0; k < p->t[i].nf; k++) {
+			x = (Atom){p->t[i].f[k], p->t[i].c};
+			if (p->t[i].nf > 1 && x.n->code != O_SYM)
+				continue;
+			u = urgency(&x);
+			if (u > most || (u && u == most && x.n->size > best.n->size)) {
+				most = u;
+				best = x;
+			}
+		}
+	return best;
+}
+
+/*
+ * d < 0 or d <= 0 with the quotient x.n = floor(n/k) bounded by its operand: (n - k + 1)/k <= it <= n/k.
+ * Everything is multiplied by k; a strict bound d <= -1 becomes k d <= -k.
+ */
+static bool
+prove_quotient(Module *m, Node *d, const Atom *x, bool strict, int depth)
+{
+	Node *zero = x_idx(m, 0), *k = x->n->in[1], *n = x->n->in[0];
+
+	if (x->c < 0)
+		n = x_addi(m, x_sub(m, n, k), 1);
+	d = x_mul(m, subst1(m, d, x->n, zero), k);
+	d = x_add(m, d, x_muli(m, n, x->c));
+	return prove(m, strict ? x_add(m, d, k) : d, zero, false, depth - 1);
+}
+
 /*
  * a < b or a <= b by cases: where the difference has a min, max or select, it suffices that one of
  * min's sides, and is needed that both of max's and select's, satisfies it (and the reverse where it
@@ -545,35 +602,30 @@ static bool
 prove_cases(Module *m, Node *a, Node *b, bool strict, int depth)
 {
 	Poly *p = malloc(2 * sizeof *p);
-	Node *zero = x_idx(m, 0), *d = NULL, *atom = NULL, *side[2];
-	bool both = true, r[2] = {false, false};
-	int i, k;
+	Node *zero = x_idx(m, 0), *d = NULL, *side;
+	Atom x;
+	bool both, r = false;
+	int i;
 
 	poly_of(p, a);
 	poly_of(p + 1, b);
 	poly_add(p, p + 1, -1);
-	for (i = 0; i < p->n && !p->bad && !atom; i++)
-		if (p->t[i].nf == 1 && (p->t[i].f[0]->code == O_MIN || p->t[i].f[0]->code == O_MAX
-		 || p->t[i].f[0]->code == O_SELECT)) {
-			atom = p->t[i].f[0];
-			both = atom->code == O_SELECT || (atom->code == O_MIN) == (p->t[i].c < 0);
-		}
-	for (i = 0; i < p->n && !p->bad && !atom; i++)
-		for (k = 0; k < p->t[i].nf && !atom; k++)
-			if (p->t[i].f[k]->code == O_SYM && p->t[i].f[k]->def)
-				atom = p->t[i].f[k];
-	if (atom)
+	x = find_atom(p);
+	if (x.n)
 		d = poly_node(m, p);
 	free(p);
-	if (!atom)
+	if (!x.n)
 		return false;
-	if (atom->code == O_SYM)
-		return prove(m, subst1(m, d, atom, atom->def), zero, strict, depth - 1);
+	if (x.n->code == O_SYM)
+		return prove(m, subst1(m, d, x.n, x.n->def), zero, strict, depth - 1);
+	if (x.n->code == O_FLOORDIV)
+		return prove_quotient(m, d, &x, strict, depth);
+	both = both_sides(&x);
 	for (i = 0; i < 2; i++) {
-		side[i] = subst1(m, d, atom, atom->in[atom->code == O_SELECT ? i + 1 : i]);
-		r[i] = prove(m, side[i], zero, strict, depth - 1);
-		if (r[i] != both)
-			return r[i];
+		side = x.n->in[x.n->code == O_SELECT ? i + 1 : i];
+		r = prove(m, subst1(m, d, x.n, side), zero, strict, depth - 1);
+		if (r != both)
+			return r;
 	}
 	return both;
 }
@@ -617,13 +669,13 @@ has_name(Node *e)
 bool
 prove_lt(Module *m, Node *a, Node *b)
 {
-	return prove(m, a, b, true, 4);
+	return prove(m, a, b, true, PROOF_DEPTH);
 }
 
 bool
 prove_le(Module *m, Node *a, Node *b)
 {
-	return prove(m, a, b, false, 4);
+	return prove(m, a, b, false, PROOF_DEPTH);
 }
 
 bool
@@ -633,7 +685,8 @@ prove_eq(Module *m, Node *a, Node *b)
 
 	if (a == b || (diff_bound(a, b, true, &v) && v == 0 && diff_bound(a, b, false, &v) && v == 0))
 		return true;
-	return (has_name(a) || has_name(b)) && prove(m, a, b, false, 4) && prove(m, b, a, false, 4);
+	return (has_name(a) || has_name(b)) && prove(m, a, b, false, PROOF_DEPTH)
+		&& prove(m, b, a, false, PROOF_DEPTH);
 }
 
 Node *
@@ -751,12 +804,56 @@ in_zero_to(Module *m, Node *r, Node *d)
 	return ok && prove_lt(m, r, d);
 }
 
+/*
+ * Where p is a multiple of g plus a rest in [0, g), and d is a multiple of g: p/g. The candidates for
+ * g are the common factors of d and p's coefficients. NULL if there is none.
+ */
+static Node *
+by_blocks(Module *m, const Poly *p, int64_t d, int64_t *g, Node **rest)
+{
+	Poly *q = malloc(2 * sizeof *q), *r = q + 1;
+	Node *res = NULL, *rn;
+	Term t;
+	int64_t c, x, y;
+	int i, k;
+
+	for (i = 0; i < p->n && !res; i++) {
+		for (x = d, y = p->t[i].c < 0 ? -p->t[i].c : p->t[i].c; y; c = x % y, x = y, y = c)
+			;
+		if (x <= 1 || p->t[i].nf == 0)
+			continue;
+		q->n = r->n = 0;
+		q->bad = r->bad = false;
+		for (k = 0; k < p->n; k++) {
+			t = p->t[k];
+			if (t.nf == 0) {                     /* a constant gives what it has */
+				t.c = ifloordiv(p->t[k].c, x);
+				poly_add_term(q, &t, 1);
+				t.c = p->t[k].c - t.c * x;
+				poly_add_term(r, &t, 1);
+			} else if (t.c % x == 0) {
+				t.c /= x;
+				poly_add_term(q, &t, 1);
+			} else
+				poly_add_term(r, &t, 1);
+		}
+		rn = poly_node(m, r);
+		if (is_intv(rn, 0) || in_zero_to(m, rn, x_idx(m, x))) {
+			*g = x;
+			*rest = rn;
+			res = poly_node(m, q);
+		}
+	}
+	free(q);
+	return res;
+}
+
 /* floordiv (want_q) or mod of index expressions; the divisor is positive where it matters. */
 static Node *
 index_divmod(Module *m, bool want_q, Node *a, Node *b)
 {
 	Poly *p = malloc(4 * sizeof *p), *d = p + 1, *q = p + 2, *r = p + 3;
-	Node *res, *rn, *qn;
+	Node *res, *rn, *rn2, *qn;
 	int64_t x, y;
 
 	if (is_int(a, &x) && is_int(b, &y)) {
@@ -781,9 +878,16 @@ index_divmod(Module *m, bool want_q, Node *a, Node *b)
 	}
 	qn = poly_node(m, q);
 	rn = poly_node(m, r);
-	free(p);
-	if (in_zero_to(m, rn, b) || is_intv(rn, 0))
+	if (in_zero_to(m, rn, b) || is_intv(rn, 0)) {
+		free(p);
 		return want_q ? qn : rn;
+	}
+	if (is_int(b, &x) && x > 0 && (res = by_blocks(m, r, x, &y, &rn2))) {
+		free(p);
+		res = index_divmod(m, want_q, res, x_idx(m, x / y));
+		return want_q ? x_add(m, qn, res) : x_add(m, x_muli(m, res, y), rn2);
+	}
+	free(p);
 	if (b->lo < 0 && !is_intv(rn, 0))            /* the divisor's sign is unknown: leave it */
 		return raw2(m, want_q ? O_FLOORDIV : O_MOD, a, b);
 	if (want_q) {
