@@ -639,8 +639,10 @@ bits(Fn *f, Node *e)
 	Val v = ex(f, e->in[0]);
 	Ty t = vec_of(reg_type(f, dtype_of(e)), lanes_of(v));
 
-	if (dtype_of(e) == DT_BOOL || dtype_of(e->in[0]) == DT_BOOL)
-		return bug(f, "bits of bool");
+	if (dtype_of(e) == DT_BOOL)
+		return LLVMBuildICmp(f->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
+	if (dtype_of(e->in[0]) == DT_BOOL)
+		return widen(f, v, (unsigned)dtypes[dtype_of(e)].bits, false);
 	return LLVMTypeOf(v) == t ? v : LLVMBuildBitCast(f->b, v, t, "");
 }
 
@@ -928,6 +930,19 @@ combine(Fn *f, Comb c, DType d, Val a, Val b)
 	}
 }
 
+/* An operation on narrow floats: in f32, rounded once. */
+static Val
+in_f32(Fn *f, Node *e)
+{
+	Node *in[3], *r;
+	int i;
+
+	for (i = 0; i < e->nin; i++)
+		in[i] = x_cast(f->m, DT_F32, e->in[i]);
+	r = x_op(f->m, e->code, e->nin, in, DT_NONE);
+	return ex(f, dtype_of(e) == DT_BOOL ? r : x_cast(f->m, dtype_of(e), r));
+}
+
 static Val
 make(Fn *f, Node *e)
 {
@@ -946,6 +961,11 @@ make(Fn *f, Node *e)
 	case O_CAST: return cast(f, e);
 	case O_BITS: return bits(f, e);
 	case O_BOUND: return bound(f, e);
+	default: break;
+	}
+	if (e->code < O_NUM && as_bits(dtype_of(e->in[0])))
+		return in_f32(f, e);
+	switch (e->code) {
 	case O_FMA: case O_MULADD:
 		for (n = 0; n < 3; n++)
 			v[n] = ex(f, e->in[n]);
