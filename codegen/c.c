@@ -267,11 +267,26 @@ static int compile(Job *job, const Work *w, int first)
 	return code;
 }
 
+/* The row of the machine that cc compiles for, whose linker links. */
+static const char *here(void)
+{
+#if defined(__aarch64__)
+	return "aarch64";
+#elif defined(__riscv)
+	return "riscv64";
+#else
+	return "x86-64";
+#endif
+}
+
 static int emit(Job *job)
 {
 	Work w;
-	int first = job->nparts, code = c_emit_text(job, TCC_IMAGE_NONE);
+	int first = job->nparts, code;
 
+	if (!job->host || job->host->kind != M_CPU)
+		job->host = machine_find(job->m, here());
+	code = c_emit_text(job, TCC_IMAGE_NONE);
 	if (code || job->kind == EMIT_SRC)
 		return code;
 	code = work_open(&w, job->m);

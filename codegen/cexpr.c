@@ -174,6 +174,13 @@ static bool settle_step(CFn *c, CInfo *i)
 	return false;
 }
 
+/* A minimum or maximum that min_max prints as a comparison. */
+static bool min_max_of_const(CFn *c, const Node *n)
+{
+	return !c->f->gpu && (n->code == O_MIN || n->code == O_MAX) && dt_float(n->type->dtype) &&
+		(n->in[0]->code == O_NUM || n->in[1]->code == O_NUM);
+}
+
 static void spread_uses(CFn *c, int k)
 {
 	Node *n = c->inst[k].n;
@@ -187,6 +194,8 @@ static void spread_uses(CFn *c, int k)
 			*(j == 1 ? &c->inst[k].then_scope : &c->inst[k].else_scope) = s;
 		}
 		use(c, n->in[j], s);
+		if (min_max_of_const(c, n))
+			use(c, n->in[j], s);     /* it is printed twice */
 	}
 }
 
@@ -205,7 +214,6 @@ static bool wants_name(CFn *c, const CInfo *i, const CInst *t)
 {
 	if (i->n->code == O_FOLD || side_is_block(c, t->then_scope) || side_is_block(c, t->else_scope))
 		return true;
-	/* printed twice by their spelling */
 	return t->uses > 1 ? !cheap(i) : i->weight > MAX_WEIGHT;
 }
 

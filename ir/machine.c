@@ -22,7 +22,10 @@ static const Machine rows[] = {
 	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
 	.fp32_clk = f32, .fp16_clk = f16, .warp = w, .regs_unit = r, .threads_block = 1024, \
 	.regs_thread = 256, .line = 128},
-#define OTHER(n, k) {.name = n, .kind = k, .warp = 1},
+/* C is for some CPU with vectors: what compilers make of loops over eight floats pays everywhere */
+#define OTHER(n, k) {.name = n, .kind = k, .warp = 1, .vector_bits = 256, .vector_regs = 16, \
+	.fma_ports = 1, .fma_latency = 4, .l1 = 32 << 10, .l2 = 512 << 10, .l3 = 1 << 20, .line = 64, \
+	.cores = 4, .ghz = 3, .gbs = 10},
 #define CPUS(base, names)
 #include "machines.def"
 #undef CPU
