@@ -452,6 +452,7 @@ static Region *try_region(Import *im, const OnnxGraph *g, Env *e, const BodyForm
 	Import attempt = *im;
 
 	quiet.out = NULL;
+	quiet.sink = NULL;
 	quiet.quiet = true;
 	attempt.missing = (Names){ 0 };
 	attempt.order = (Vec){ 0 };
@@ -816,6 +817,7 @@ static bool try_branch(Import *im, const OnnxGraph *g, Env *e, int at, bool yes)
 	int conditions = im->m->requires.n;
 
 	quiet.out = NULL;
+	quiet.sink = NULL;
 	quiet.quiet = true;
 	attempt.missing = (Names){ 0 };
 	attempt.order = (Vec){ 0 };

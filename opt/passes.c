@@ -22,6 +22,8 @@ const Pass passes[] = {
 	{0}
 };
 
+static const char *const level_names[] = {"graph", "tensor", "loop"};
+
 static bool
 listed(const char *list, const char *name)
 {
@@ -56,6 +58,11 @@ run_passes(Module *m, Level *level, const PassOptions *o)
 			continue;
 		if (p->optional && (listed(o->disabled, p->name) || o->level == 0))
 			continue;
+		if (p->needs > *level) {
+			diag_error(m->diag, X_USAGE, NULL, "pass '%s' needs %s level, but the module is at %s level",
+				p->name, level_names[p->needs], level_names[*level]);
+			return false;
+		}
 		t = now();
 		if (!p->run(m) || m->diag->errors)
 			return false;
