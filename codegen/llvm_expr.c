@@ -726,6 +726,18 @@ select_mask(Fn *f, Node *e, Val c)
 	return LLVMBuildSelect(f->b, c, splat(f, b, f->lanes), splat(f, a, f->lanes), "");
 }
 
+/* Can the address be computed whether or not the load is wanted? */
+static bool
+plain_address(Node *load)
+{
+	int k;
+
+	for (k = 1; k < load->nin; k++)
+		if (has_effect(load->in[k]))
+			return false;
+	return true;
+}
+
 static Val
 select_(Fn *f, Node *e)
 {
@@ -735,7 +747,7 @@ select_(Fn *f, Node *e)
 	if (has_effect(x) || has_effect(y)) {
 		if (is_vec(c))
 			return select_mask(f, e, c);
-		if (x->code == O_LOAD && y->code == O_NUM && !f->mask)
+		if (x->code == O_LOAD && y->code == O_NUM && !f->mask && plain_address(x))
 			return ld_or(f, x, c, y);
 		return select_branch(f, e, c);
 	}
