@@ -96,6 +96,8 @@ static double sample(const Picture *p, int64_t pixel, int c, int channels)
 	for (int k = 0; k < p->channels; k++) {
 		const uint8_t *s = p->data + (pixel * p->channels + k) * p->bytes;
 		v[k] = (p->bytes == 2 ? s[0] << 8 | s[1] : s[0]) / (double)p->max;
+		if (v[k] > 1)
+			v[k] = 1;       /* no valid picture has more than max */
 	}
 	if (p->channels == channels)
 		return v[c];
