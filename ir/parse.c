@@ -1518,6 +1518,14 @@ static void requirement(P *p)
 	const Loc *l = location(p);
 	map_put(&p->stated, cond, cond);
 	require(p->m, cond, l, "%s", text);
+	/* an operator may have required the same in other words */
+	for (int i = 0; i < p->m->requires.n; i++) {
+		Require *r = p->m->requires.at[i];
+		if (r->cond == cond) {
+			r->message = text;
+			r->loc = l;
+		}
+	}
 }
 
 /* Does the condition read what the text does not show? */
