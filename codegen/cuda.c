@@ -210,15 +210,13 @@ static int with_nvrtc(Job *job, Nvrtc *n, const char *text)
 {
 	const struct tcc_embed *dev = gpu_header(job);
 	const char *header = dev ? dev->data : "", *include = "tcc_dev.h";
-	const char *opts[6] = { arena_printf(job->m->arena, "--gpu-architecture=%s", job->machine->name),
-		"--fmad=false", "--std=c++17", "--ptxas-options=-v" };
-	int nopts = 4, major, minor, rc;
+	/* with no limit ptxas spills a register or two to run more blocks at once */
+	const char *opts[] = { arena_printf(job->m->arena, "--gpu-architecture=%s", job->machine->name),
+		"--fmad=false", "--std=c++17", "--maxrregcount=255", "--ptxas-options=-v" };
+	int nopts = sizeof opts / sizeof *opts, rc;
 	Program *p;
 	size_t size, ptx_size;
 
-	n->Version(&major, &minor);
-	if (job->jobs > 1 && major >= 13)
-		opts[nopts++] = arena_printf(job->m->arena, "--split-compile=%d", job->jobs);
 	if (n->CreateProgram(&p, text, "kernels.cu", 1, &header, &include))
 		return failed(job, "NVRTC does not start", NULL);
 	rc = n->CompileProgram(p, nopts, opts);
@@ -241,7 +239,7 @@ static int with_nvrtc(Job *job, Nvrtc *n, const char *text)
 static void nvcc_command(Job *job, const Work *w, Command *c, const char *what, const char *out)
 {
 	const char *args[] = { "nvcc", what, arena_printf(job->m->arena, "-arch=%s", job->machine->name),
-		"--fmad=false", "-std=c++17", "-Xptxas", "-v", work_path(w, "kernels.cu"), "-o",
+		"--fmad=false", "-std=c++17", "--maxrregcount=255", "-Xptxas", "-v", work_path(w, "kernels.cu"), "-o",
 		work_path(w, out) };
 
 	c->what = "the CUDA target";

@@ -114,7 +114,7 @@ static const char cuda_rules[] =
 	"\n"
 	"NVCC = nvcc\n"
 	"ARCH = %s\n"
-	"NVFLAGS = -std=c++17 --fmad=false -I.\n"
+	"NVFLAGS = -std=c++17 --fmad=false --maxrregcount=255 -I.\n"
 	"\n"
 	"model.o: kernels.%s.bin kernels.compute_%s.bin\n"
 	"\n"
