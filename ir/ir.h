@@ -251,8 +251,8 @@ struct Module {
 	uint32_t nnodes;
 	int64_t nextid;        /* axes, carries, fresh symbols */
 	bool strict;           /* only exact rewrites */
-	/* folding: runs a closed tensor-level node; bound by cmd. NULL: large constants are not folded. */
-	Node *(*execute)(Module *, Node *root);
+	/* folding: computes n tensors that depend on constants alone; bound by cmd. NULL: nothing is folded. */
+	bool (*execute)(Module *, int n, Node *const *tensors, Node **constants);
 	struct Interns *interns;
 	Map named;             /* x_named: expression -> symbol */
 };

@@ -51,6 +51,8 @@ bool run_passes(Module *, Level *level, const PassOptions *);
 
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
+bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */
+bool schedule_module(Module *); /* tensor -> loop level */
 
 /* ---- home.c -------------------------------------------------------------------------------- */
 

@@ -3,8 +3,8 @@
 #include <time.h>
 #include "sched.h"
 
-static bool
-pass_schedule(Module *m)
+bool
+schedule_module(Module *m)
 {
 	Sched s = {.m = m, .mach = m->machine, .gpu = machine_gpu(m->machine)};
 	bool ok = make_plan(&s);
@@ -18,7 +18,8 @@ pass_schedule(Module *m)
 const Pass passes[] = {
 	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
 	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
-	{"schedule", LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule, "group, choose layouts, make kernels and the host plan"},
+	{"fold",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,     "compute what depends on constants alone"},
+	{"schedule", LEVEL_TENSOR, LEVEL_LOOP,   false, schedule_module, "group, choose layouts, make kernels and the host plan"},
 	{0}
 };
 
