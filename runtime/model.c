@@ -1,4 +1,5 @@
-/* Loading a model: checks its tables once, so that nothing later has to, and opens what it needs. */
+/* Loading a model: its tables are checked once, so that nothing later has to; what it needs is
+ * opened. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

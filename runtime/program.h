@@ -1,5 +1,6 @@
 /* program.h - the program around a model, in parts: program.c takes the options and runs,
- * program_data.c reads inputs and writes outputs, program_info.c describes, program_time.c times. */
+ * program_data.c reads inputs and writes outputs, program_info.c describes, program_time.c
+ * times. */
 #ifndef TCC_PROGRAM_H
 #define TCC_PROGRAM_H
 

@@ -129,7 +129,8 @@ typedef struct TccBuf {
 	bool failed;
 } TccBuf;
 
-uint8_t *tcc_buf_add(TccBuf *b, const void *p, uint64_t n);     /* p NULL: room for n; NULL: failed */
+/* Returns where they are, NULL if it failed; p NULL makes room only. */
+uint8_t *tcc_buf_add(TccBuf *b, const void *p, uint64_t n);
 void tcc_buf_free(TccBuf *b);
 
 /* What a file should hold. All zero but rank -1: whatever it says itself. */

@@ -311,7 +311,8 @@ START_TEST(typed_fields)
 	TccErr err = {0};
 	TccValue v;
 	/* dims 3, type int8, packed int32_data 1 -1 127 */
-	static const char i8[] = "\x08\x03\x10\x03\x2a\x0c\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x7f";
+	static const char i8[] = "\x08\x03\x10\x03\x2a\x0c\x01"
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x7f";
 	ck_assert_int_eq(tcc_pb_read(text(i8, sizeof i8 - 1), &anything, &v, &err), 0);
 	ck_assert(!memcmp(v.u.tensor.data, "\x01\xff\x7f", 3));
 	tcc_value_free(&v);
