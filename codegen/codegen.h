@@ -107,6 +107,8 @@ typedef struct Meta {
 } Meta;
 
 const Meta *meta_get(Job *);                 /* NULL after an error; owned by the job */
+/* The number of the routine that a plan's call "host.NAME" means (TCC_HOST); -1 if it is none. */
+int plan_routine(const char *call);
 int meta_write_weights(const Meta *, FILE *);  /* the blob alone; 0, or -1 on a write error */
 int meta_write_weights_file(const Meta *, const char *path, Diag *);  /* header + blob */
 
@@ -115,6 +117,7 @@ int meta_write_weights_file(const Meta *, const char *path, Diag *);  /* header 
 /* The host side of a device model as an object for job->host: plan, meta, weights reference and
  * the images (PART_IMAGE parts) of the job. Appends a PART_OBJECT. */
 int llvm_emit_host(Job *, int image_kind);
+const char *codegen_llvm_version(void);      /* "22.1.0" */
 
 /* ---- link.c --------------------------------------------------------------------------------- */
 
@@ -125,7 +128,12 @@ int write_file(const char *path, const void *data, size_t size);
 /* Runs a program (no shell), its stderr kept for the message. Exit code; -1: cannot start. */
 int run_tool(Diag *, const char *const *argv);
 
-/* ---- jit.c ---------------------------------------------------------------------------------- */
+/* ---- elf.c ---------------------------------------------------------------------------------- */
+
+/* The weights as an object file with one hidden symbol. 0, or -1 on a write error. */
+int elf_write_weights(const Meta *, const char *triple, const char *symbol, FILE *);
+
+/* ---- llvm_jit.c ---------------------------------------------------------------------------------- */
 
 typedef struct Jit Jit;
 Jit *jit_load(Job *);                        /* emits if needed; NULL after an error */

@@ -398,13 +398,13 @@ static bool is_expr(const Node *n)
 
 static void call_entry(CFn *c, Node *s)
 {
-	int e = -1, nx = 0;
+	int e = -1, nx = 0, routine = plan_routine(s->name), given = routine >= 0;
 	Node *x[64];
 
 	for (size_t k = 0; k < sizeof entries / sizeof *entries; k++)
-		if (!strcmp(entries[k].name, s->name))
+		if (!strcmp(entries[k].name, given ? "host" : s->name))
 			e = (int)k;
-	if (e < 0 || (size_t)s->nin != strlen(entries[e].sig)) {
+	if (e < 0 || (size_t)(s->nin + given) != strlen(entries[e].sig)) {
 		cfile_error(c->f, arena_printf(c->f->m->arena, "a call of %s", s->name));
 		return;
 	}
@@ -416,11 +416,13 @@ static void call_entry(CFn *c, Node *s)
 	if (entries[e].status)
 		fputs("TRY(", c->o);
 	else if (map_get(&c->used, s))
-		fprintf(c->o, "const i64 %s = ", cfn_define(c, s, s->name, true));
-	fprintf(c->o, "api->%s(run", s->name);
+		fprintf(c->o, "const i64 %s = ", cfn_define(c, s, given ? "host" : s->name, true));
+	fprintf(c->o, "api->%s(run", entries[e].name);
+	if (given)
+		fprintf(c->o, ", %d /* %s */", routine, s->name + strlen("host."));
 	for (int k = 0; k < s->nin; k++) {
 		fputs(", ", c->o);
-		call_arg(c, s->in[k], entries[e].sig[k]);
+		call_arg(c, s->in[k], entries[e].sig[k + given]);
 	}
 	fputs(entries[e].status ? "));\n" : ");\n", c->o);
 	cx_end(c);

@@ -73,24 +73,28 @@ call_(Fn *f, Node *s)
 	Ty ptr = LLVMPointerTypeInContext(f->cx, 0), types[8], t;
 	Val args[8], fn, k, r;
 	size_t e;
-	int i;
+	int i, routine = plan_routine(s->name), given = routine >= 0;
 
-	for (e = 0; e < TCC_NAPI && strcmp(entries[e].name, s->name) != 0; e++)
+	for (e = 0; e < TCC_NAPI && strcmp(entries[e].name, given ? "host" : s->name) != 0; e++)
 		;
-	if (e == TCC_NAPI || (size_t)s->nin != strlen(entries[e].sig) || s->nin > 7) {
+	if (e == TCC_NAPI || (size_t)(s->nin + given) != strlen(entries[e].sig) || s->nin > 6) {
 		bug(f, e == TCC_NAPI ? "a call of an unknown entry" : "a call with wrong arguments");
 		return;
 	}
 	types[0] = ptr;
 	args[0] = f->run;
-	for (i = 0; i < s->nin; i++) {
-		types[i + 1] = entries[e].sig[i] == 'l' ? l64(f) : ptr;
-		args[i + 1] = argument(f, s->in[i], entries[e].sig[i]);
+	if (given) {
+		types[1] = l64(f);
+		args[1] = i64c(f, routine);
 	}
-	t = LLVMFunctionType(entries[e].status ? l32(f) : l64(f), types, (unsigned)s->nin + 1, false);
+	for (i = 0; i < s->nin; i++) {
+		types[i + given + 1] = entries[e].sig[i + given] == 'l' ? l64(f) : ptr;
+		args[i + given + 1] = argument(f, s->in[i], entries[e].sig[i + given]);
+	}
+	t = LLVMFunctionType(entries[e].status ? l32(f) : l64(f), types, (unsigned)(s->nin + given) + 1, false);
 	k = i64c(f, (int64_t)e);
 	fn = LLVMBuildLoad2(f->b, ptr, LLVMBuildGEP2(f->b, ptr, f->api, &k, 1, ""), "");
-	r = LLVMBuildCall2(f->b, t, fn, args, (unsigned)s->nin + 1, "");
+	r = LLVMBuildCall2(f->b, t, fn, args, (unsigned)(s->nin + given) + 1, "");
 	if (entries[e].status) {
 		return_if(f, r);
 		return;

@@ -473,3 +473,22 @@ meta_write_weights_file(const Meta *t, const char *path, Diag *d)
 	}
 	return X_OK;
 }
+
+/* ---- routines ----------------------------------------------------------------------------------- */
+
+int
+plan_routine(const char *call)
+{
+	static const char *const names[] = {
+#define NAME(name, args) #name,
+		TCC_HOST(NAME)
+#undef NAME
+	};
+	int i;
+
+	if (strncmp(call, "host.", 5) != 0)
+		return -1;
+	for (i = 0; i < TCC_NHOST && strcmp(names[i], call + 5) != 0; i++)
+		;
+	return i < TCC_NHOST ? i : -1;
+}

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
-#include "runtime/abi.h"
 
 typedef struct Scope { struct Scope *up; Region *home; Map vals; } Scope;
 
@@ -868,39 +867,24 @@ run_loop(Planner *p, Region *out, Node *n)
 /* ---- routines of the runtime ---------------------------------------------------------------------------- */
 
 /*
- * Arguments of the routines (runtime/abi.h, TCC_HOST) from a host node: d the result, 0..9 an operand's
- * buffer, then nKD the size of operand K's dimension D, N0 its number of elements, S0 0 if it has one
- * element and the result has more.
+ * A host node names a routine of the runtime and, in its attribute "args", the routine's arguments:
+ * d the result's buffer, 0..9 an operand's, nKD the size of operand K's dimension D (1 past its rank),
+ * N the result's number of elements, NK operand K's, SK 0 if operand K has one element and the result
+ * another number, else 1, #V the integer V.
  */
-static const struct { const char *name, *args; } routines[] = {
-	{"zipmap", "d 0 1 n10 n11"},
-	{"str_equal", "d 0 S0 1 S1 N"},
-	{"str_concat", "d 0 S0 1 S1 N"},
-};
-
-static const char *const host_names[] = {
-#define NAME(name, args) #name,
-	TCC_HOST(NAME)
-#undef NAME
-	NULL
-};
-
 static void
 run_host(Planner *p, Region *out, Node *n)
 {
 	Node *v[32], *args[2], *t;
-	const char *c = NULL;
-	int i, k = 0, fn, id;
+	const Attr *pattern = attr_find(n->attrs, "args");
+	const char *c = pattern ? pattern->s : NULL;
+	char *end;
+	int i, k = 0, id;
 
 	for (i = 0; i < n->nin; i++)
 		if (n->in[i])
 			ensure(p, out, n->in[i]);
-	for (i = 0; i < (int)(sizeof routines / sizeof *routines); i++)
-		if (strcmp(routines[i].name, n->name) == 0)
-			c = routines[i].args;
-	for (fn = 0; host_names[fn] && strcmp(host_names[fn], n->name); fn++)
-		;
-	if (!c || !host_names[fn]) {
+	if (!c) {
 		diag_error(p->m->diag, X_UNSUPPORTED, n->loc, "the routine %s is not there", n->name);
 		return;
 	}
@@ -918,8 +902,14 @@ run_host(Planner *p, Region *out, Node *n)
 			continue;
 		if (*c == 'd')
 			v[k++] = x_idx(p->m, id);
+		else if (*c == 'N' && c[1] >= '0' && c[1] <= '9')
+			v[k++] = host(p, out, numel(p->m, n->in[*++c - '0']));
 		else if (*c == 'N')
 			v[k++] = host(p, out, numel(p->m, n));
+		else if (*c == '#') {
+			v[k++] = x_idx(p->m, strtoll(c + 1, &end, 10));
+			c = end - 1;
+		}
 		else if (*c == 'n') {
 			t = n->in[c[1] - '0'];
 			v[k++] = host(p, out, rank_of(t) > c[2] - '0' ? dim_of(t, c[2] - '0') : x_idx(p->m, 1));
@@ -932,9 +922,8 @@ run_host(Planner *p, Region *out, Node *n)
 			v[k++] = x_idx(p->m, root_buffer(p, n->in[*c - '0']));
 		}
 	}
-	args[0] = x_idx(p->m, fn);
-	args[1] = array(p, out, k, v);
-	l_call(p->m, out, "host", 2, args);
+	args[0] = array(p, out, k, v);
+	l_call(p->m, out, arena_printf(p->m->arena, "host.%s", n->name), 1, args);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */

@@ -25,22 +25,23 @@ map(Build *b, Node *(*f)(Build *, Node **))
 }
 
 Node *
-host_op(Build *b, const char *name, const Type *type, int nin, Node *const *in)
+host_op(Build *b, const char *name, const char *args, const Type *type, int nin, Node *const *in)
 {
+	b->attrs = attrs_add(b->m, b->attrs, (Attr){.name = "args", .kind = A_STR, .s = args});
 	return node_make(b->m, (Node){.op = core_op(O_HOST), .type = type, .nin = nin, .in = (Node **)in,
 		.attrs = b->attrs, .name = intern(b->m, name), .loc = b->loc});
 }
 
 /* The same for strings: a routine of the runtime. */
 static Node *
-string_map(Build *b, const char *name, DType result)
+string_map(Build *b, const char *name, const char *args, DType result)
 {
 	Node *dims[MAX_RANK];
 	int rank;
 
 	if (!dims_broadcast(b->m, b->nin, b->in, &rank, dims, b->loc))
 		return NULL;
-	return host_op(b, name, ty_tensor(b->m, result, rank, dims), b->nin, b->in);
+	return host_op(b, name, args, ty_tensor(b->m, result, rank, dims), b->nin, b->in);
 }
 
 /* ---- several operands --------------------------------------------------------------------------- */
@@ -157,7 +158,7 @@ static Node *eq_of(Build *b, Node **x) { return x_eq(b->m, x[0], x[1]); }
 static Node *
 build_equal(Build *b)
 {
-	return dtype_of(b->in[0]) == DT_STRING ? string_map(b, "string_equal", DT_BOOL) : map(b, eq_of);
+	return dtype_of(b->in[0]) == DT_STRING ? string_map(b, "str_equal", "d 0 S0 1 S1 N", DT_BOOL) : map(b, eq_of);
 }
 
 static Node *
@@ -246,7 +247,7 @@ cast_tensor(Build *b, DType to)
 	if (from == to)
 		return x;
 	if (to == DT_STRING || from == DT_STRING)
-		return host_op(b, to == DT_STRING ? "string_format" : "string_parse",
+		return host_op(b, to == DT_STRING ? "str_format" : "str_parse", "d 0 N",
 			ty_tensor(b->m, to, rank_of(x), x->type->dims), 1, &x);
 	axes_new(b->m, rank_of(x), x->type->dims, axes);
 	return t_tensor(b->m, rank_of(x), axes, cast_to(b, to, x_read(b->m, x, axes)));
@@ -315,7 +316,7 @@ build_dropout(Build *b)
 	if (!is_intv(train, 0)) {
 		v = t_scalar_expr(m, DT_F32, ratio);
 		axes_new(m, rank_of(x), x->type->dims, axes);
-		keep = host_op(b, "dropout_mask", mask, 2, (Node *[]){v, x});
+		keep = host_op(b, "dropout_mask", "d 0 N", mask, 2, (Node *[]){v, x});
 		keep = x_select(m, train, x_read(m, keep, axes), x_bool(m, true));
 		v = x2(m, O_DIV, x_read(m, x, axes), x_sub(m, x_int(m, d, 1), x_cast(m, d, ratio)));
 		v = x_select(m, keep, v, x_int(m, d, 0));

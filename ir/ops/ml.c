@@ -369,7 +369,7 @@ find_in(Build *b, Node *x, Node *table)
 	int rank = rank_of(x);
 
 	if (dtype_of(x) == DT_STRING)
-		return host_op(b, "str_find", ty_tensor(m, DT_I64, rank, x->type->dims), 2, (Node *[]){x, table});
+		return host_op(b, "str_find", "d 0 N 1 N1", ty_tensor(m, DT_I64, rank, x->type->dims), 2, (Node *[]){x, table});
 	axes_new(m, rank, x->type->dims, axes);
 	e = x_cast(m, dtype_of(table), x_read(m, x, axes));
 	t = x_read(m, table, &k);
@@ -502,7 +502,7 @@ build_zip_map(Build *b)
 	require(m, x_eq(m, dim_of(x, 1), dim_of(keys, 0)), b->loc, "%s scores for %s labels", expr_print(m, dim_of(x, 1)),
 		expr_print(m, dim_of(keys, 0)));
 	map = ty_of(m, T_MAP, dtype_of(keys), ty_tensor(m, DT_F32, 0, NULL));
-	return host_op(b, "zipmap", ty_of(m, T_SEQ, DT_NONE, map), 2, (Node *[]){keys, x});
+	return host_op(b, "zipmap", "d 0 1 n10 n11", ty_of(m, T_SEQ, DT_NONE, map), 2, (Node *[]){keys, x});
 }
 
 /* ---- linear models ----------------------------------------------------------------------------------------- */

@@ -20,7 +20,8 @@ extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_co
  */
 bool axes_mask(Build *, Node *operand, const char *attr, int rank, bool all_if_empty, Node **on);
 /* A node that stands for a runtime routine, with the operator's attributes. */
-Node *host_op(Build *, const char *name, const Type *, int nin, Node *const *in);
+/* A routine of the runtime; args is how its arguments come about (opt/plan.c, run_host). */
+Node *host_op(Build *, const char *name, const char *args, const Type *, int nin, Node *const *in);
 /* An axis attribute made nonnegative; reports one out of range. -1 on error. */
 int axis_attr(Build *, const char *name, int rank);
 
