@@ -578,18 +578,17 @@ find_atom(const Poly *p)
 }
 
 /*
- * d < 0 or d <= 0 with the quotient x.n = floor(n/k) bounded by its operand: (n - k + 1)/k <= it <= n/k.
+ * rest + c floor(n/k) < 0 or <= 0 with the quotient bounded by its operand: (n - k + 1)/k <= it <= n/k.
  * Everything is multiplied by k; a strict bound d <= -1 becomes k d <= -k.
  */
 static bool
-prove_quotient(Module *m, Node *d, const Atom *x, bool strict, int depth)
+prove_quotient(Module *m, Node *rest, const Atom *x, bool strict, int depth)
 {
-	Node *zero = x_idx(m, 0), *k = x->n->in[1], *n = x->n->in[0];
+	Node *zero = x_idx(m, 0), *k = x->n->in[1], *n = x->n->in[0], *d;
 
 	if (x->c < 0)
 		n = x_addi(m, x_sub(m, n, k), 1);
-	d = x_mul(m, subst1(m, d, x->n, zero), k);
-	d = x_add(m, d, x_muli(m, n, x->c));
+	d = x_add(m, x_mul(m, rest, k), x_muli(m, n, x->c));
 	return prove(m, strict ? x_add(m, d, k) : d, zero, false, depth - 1);
 }
 
@@ -602,7 +601,7 @@ static bool
 prove_cases(Module *m, Node *a, Node *b, bool strict, int depth)
 {
 	Poly *p = malloc(2 * sizeof *p);
-	Node *zero = x_idx(m, 0), *d = NULL, *side;
+	Node *zero = x_idx(m, 0), *d = NULL, *rest = NULL, *side;
 	Atom x;
 	bool both, r = false;
 	int i;
@@ -611,19 +610,24 @@ prove_cases(Module *m, Node *a, Node *b, bool strict, int depth)
 	poly_of(p + 1, b);
 	poly_add(p, p + 1, -1);
 	x = find_atom(p);
-	if (x.n)
+	if (x.n) {
 		d = poly_node(m, p);
+		poly_add_term(p, &(Term){.c = -x.c, .nf = 1, .f = {x.n}}, 1);
+		rest = poly_node(m, p);          /* without the atom's own term */
+	}
 	free(p);
 	if (!x.n)
 		return false;
 	if (x.n->code == O_SYM)
 		return prove(m, subst1(m, d, x.n, x.n->def), zero, strict, depth - 1);
 	if (x.n->code == O_FLOORDIV)
-		return prove_quotient(m, d, &x, strict, depth);
+		return prove_quotient(m, rest, &x, strict, depth);
+	/* in a case the atom is that side wherever it stands; a bound replaces its own term only */
 	both = both_sides(&x);
 	for (i = 0; i < 2; i++) {
 		side = x.n->in[x.n->code == O_SELECT ? i + 1 : i];
-		r = prove(m, subst1(m, d, x.n, side), zero, strict, depth - 1);
+		side = both ? subst1(m, d, x.n, side) : x_add(m, rest, x_muli(m, side, x.c));
+		r = prove(m, side, zero, strict, depth - 1);
 		if (r != both)
 			return r;
 	}
