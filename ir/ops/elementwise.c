@@ -170,7 +170,7 @@ select_of(Build *b, Node **x)
 static Node *
 build_where(Build *b)
 {
-	return dtype_of(b->in[1]) == DT_STRING ? string_map(b, "string_where", DT_STRING) : map(b, select_of);
+	return dtype_of(b->in[1]) == DT_STRING ? string_map(b, "str_where", "d 0 S0 1 S1 2 S2 N", DT_STRING) : map(b, select_of);
 }
 
 /* ---- casts ------------------------------------------------------------------------------------------ */
@@ -199,12 +199,12 @@ cast_wrap_f8(Module *m, DType to, Node *x)
 	mag = x1(m, O_ABS, x);
 	over = x_flt(m, d, f8_over[i].limit);
 	over = f8_over[i].at ? x_le(m, over, mag) : x_lt(m, over, mag);
-	v = x_bits(m, to, x_int(m, DT_U8, f8_over[i].bits));
+	v = x_int(m, DT_U8, f8_over[i].bits);
 	if (f8_over[i].sign) {
-		neg = x_bits(m, to, x_int(m, DT_U8, f8_over[i].bits | 0x80));
+		neg = x_int(m, DT_U8, f8_over[i].bits | 0x80);
 		v = x_select(m, x_lt(m, x, x_int(m, d, 0)), neg, v);
 	}
-	return x_select(m, over, v, x_cast(m, to, x));
+	return x_bits(m, to, x_select(m, over, v, x_bits(m, DT_U8, x_cast(m, to, x))));
 }
 
 /* A power of two, its exponent in 8 bits, from the bits of an f32. Up: away from zero; nearest: ties up. */
