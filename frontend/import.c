@@ -604,7 +604,7 @@ static Form form_of(Import *im, const OnnxNode *n, Node **in)
 	return f;
 }
 
-/* Regions in the order of the row's signature; false after reporting. */
+/* Regions in the order of the row's signature, those that are there; false after reporting. */
 static bool all_regions(Import *im, const Form *f, const Op *op, Env *e, int *n, Region **regions)
 {
 	const Sig *s = op_sig(op);
@@ -615,10 +615,8 @@ static bool all_regions(Import *im, const Form *f, const Op *op, Env *e, int *n,
 		const OnnxAttr *a = form_attr(f, s->attrs[i].name);
 		if (s->attrs[i].kind != A_REGION)
 			continue;
-		if (!a && !s->attrs[i].required) {
-			regions[(*n)++] = NULL;
+		if (!a && !s->attrs[i].required)
 			continue;
-		}
 		if (!a || a->kind != OA_GRAPH) {
 			diag_error(im->om->diag, X_INVALID, f->loc, "attribute '%s' must be a graph", s->attrs[i].name);
 			return false;

@@ -463,7 +463,7 @@ flex_graph(Att *a, Node *x, int which)
 	int i;
 
 	for (i = 0; i < b->nregions; i++)
-		if (b->regions[i] && strcmp(b->regions[i]->name, which ? "prob_mod" : "score_mod") == 0)
+		if (strcmp(b->regions[i]->name, which ? "prob_mod" : "score_mod") == 0)
 			r = b->regions[i];
 	if (!r)
 		return x;
