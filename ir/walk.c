@@ -128,6 +128,8 @@ child(const Node *n, int k, bool defs, bool *end)
 		return n->in[k];
 	k -= n->nin;
 	for (r = 0; r < n->nregions; r++) {
+		if (!n->regions[r])              /* an absent one */
+			continue;
 		if (k < n->regions[r]->nparams)
 			return n->regions[r]->params[k];
 		k -= n->regions[r]->nparams;

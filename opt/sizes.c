@@ -1,25 +1,46 @@
 /*
- * Sizes that only run-time data give: every element of a tensor that some extent reads becomes a
- * symbol (its def is the read), so that kernels see symbols alone and the host plan reads each
- * element once.
+ * Sizes that only run-time data give: every conversion of tensor elements to index that some extent
+ * uses becomes a symbol (its def is the conversion), so that kernels see symbols alone and the host
+ * plan reads each element once. What is computed from floats is left to a kernel.
  */
 #include <stdlib.h>
 #include "sched.h"
 
+static bool
+reads(Node *e, bool *floats)
+{
+	Node **list;
+	int i, n;
+	bool yes = false;
+
+	*floats = false;
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++) {
+		yes |= list[i]->code == O_READ;
+		*floats |= dt_float(list[i]->type->dtype);
+	}
+	free(list);
+	return yes;
+}
+
 static Node *
-name_read(Module *m, Node *n, Node **in, Map *done, void *ctx)
+name_size(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
 	Sched *s = ctx;
-	Node *sym = map_get(&s->sizereads, n), *r;
+	Node *sym = map_get(&s->sizereads, n), *t;
+	bool floats;
 
 	(void)done;
-	if (n->code != O_READ || !sym)
+	if (!sym)
 		return NULL;
-	r = x_read(m, in[0], in + 1);
-	if (r->code != O_READ)
-		return r;
-	sym->def = r;
-	return x_cast(m, n->type->dtype, sym);
+	if (!reads(in[0], &floats))
+		return x_cast(m, DT_INDEX, in[0]);
+	if (floats) {
+		t = t_scalar_expr(m, DT_I64, in[0]);
+		sym->def = x_cast(m, DT_INDEX, x_read(m, t, NULL));
+	} else
+		sym->def = x_cast(m, DT_INDEX, in[0]);
+	return sym;
 }
 
 /* Needs the tensor level. */
@@ -28,6 +49,7 @@ name_sizes(Sched *s)
 {
 	Node **list, **e, *sym;
 	int i, k, n, ne, found = 0;
+	bool floats;
 
 	list = topo(s->m->main->results, s->m->main->nresults, false, &n);
 	for (i = 0; i < n; i++) {
@@ -35,7 +57,8 @@ name_sizes(Sched *s)
 			continue;
 		e = topo_scalar(list[i]->in[0], &ne);
 		for (k = 0; k < ne; k++)
-			if (e[k]->code == O_READ && dt_int(e[k]->type->dtype) && !map_get(&s->sizereads, e[k])) {
+			if (e[k]->code == O_CAST && e[k]->type->dtype == DT_INDEX && !map_get(&s->sizereads, e[k])
+			 && reads(e[k], &floats)) {
 				sym = x_sym(s->m, NULL, e[k]->lo, e[k]->hi);
 				map_put(&s->sizereads, e[k], sym);
 				found++;
@@ -44,6 +67,6 @@ name_sizes(Sched *s)
 	}
 	free(list);
 	if (found)
-		rewrite_module(s->m, false, name_read, s);
+		rewrite_module(s->m, false, name_size, s);
 	map_free(&s->sizereads);
 }
