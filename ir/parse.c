@@ -1312,7 +1312,10 @@ static Region *region(P *p)
 	lines(p, r);
 	want(p, "yield");
 	while (!is(p, "}")) {
-		region_add(p->m, r, optional_value(p));
+		Node *n = value(p);
+		if (n->type->kind == T_SCALAR || n->type->kind == T_BUFFER)
+			bad(p, "a region gives tensors");
+		region_add(p->m, r, n);
 		if (!eat(p, ","))
 			break;
 	}
@@ -1421,10 +1424,20 @@ static void check_core(P *p, const Node *t)
 	for (int k = 0; t->op->code == O_IF && k < 2; k++)
 		if (t->regions[k]->nresults != t->type->rank || t->regions[k]->nparams)
 			bad(p, "a branch gives %d results", t->type->rank);
-	for (int k = 0; k < t->nregions; k++)
-		for (int i = 0; i < t->regions[k]->nresults; i++)
-			if (!t->regions[k]->results[i])
-				bad(p, "a region's result is absent");
+}
+
+/* An operator's builder relies on its regions. */
+static void check_regions(P *p, const Op *op, int n)
+{
+	const Sig *s = op_sig(op);
+	int least = 0, most = 0;
+	for (int i = 0; i < s->nattrs; i++)
+		if (s->attrs[i].kind == A_REGION) {
+			most++;
+			least += s->attrs[i].required;
+		}
+	if (n < least || n > most)
+		bad(p, "%s has %d regions, not %d", op->name, most, n);
 }
 
 static int count_suffix(P *p)
@@ -1477,6 +1490,7 @@ static Node *general_line(P *p)
 	}
 	if (op->code != O_GRAPH || !op->sig)
 		bad(p, "'%s' is no operator", name);
+	check_regions(p, op, t.nregions);
 	int nout = t.n ? (int)t.n : op_sig(op)->nout;
 	Node *n = graph_op(p->m, op, in.n, in.at, t.attrs, nout, t.nregions, rs, t.loc);
 	if (!n)
