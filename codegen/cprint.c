@@ -602,7 +602,7 @@ static void fold_memory(CFn *c, Region *body)
 {
 	bool done[N_DTYPES] = { false };
 	int n;
-	Node **all = topo(body->results, body->nresults, false, &n);
+	Node **all = topo_statements(body, &n);
 
 	for (int i = 0; i < n; i++) {
 		DType d = all[i]->type ? all[i]->type->dtype : DT_NONE;
@@ -651,7 +651,7 @@ void cfile_sim_entry(CFile *f, const Kernel *k, const char *name)
 static void find_used(CFn *c, Region *plan)
 {
 	int n;
-	Node **all = topo(plan->results, plan->nresults, false, &n);
+	Node **all = topo_statements(plan, &n);
 
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < all[i]->nin; j++)

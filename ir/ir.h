@@ -323,6 +323,8 @@ void map_free(Map *);
 /* Every node reachable from the roots, operands before users, each once; regions' results and
  * params before their node; graph operators' definitions too if defs. malloc'ed. Iterative. */
 Node **topo(Node *const *roots, int nroots, bool defs, int *n);
+/* The same for a region of statements; what symbols stand for is not entered. */
+Node **topo_statements(const Region *, int *n);
 /* The scalar nodes of an expression, operands first; does not enter the tensors it reads. malloc'ed. */
 Node **topo_scalar(Node *e, int *n);
 /* Rebuilds e with the nodes of map replaced; bound axes and carries of reduce and iter are renewed

@@ -70,6 +70,8 @@ map_free(Map *m)
 	*m = (Map){0};
 }
 
+typedef enum Defs { NO_DEFS, SYM_DEFS, ALL_DEFS } Defs;   /* which definitions are entered */
+
 /* ---- depth-first order ------------------------------------------------------------------------- */
 
 typedef struct Frame { Node *n; int next; } Frame;
@@ -119,7 +121,7 @@ leave(Walk *w)
 
 /* The k-th child: operands, then regions' params and results, then the definition. */
 static Node *
-child(const Node *n, int k, bool defs, bool *end)
+child(const Node *n, int k, Defs defs, bool *end)
 {
 	int r;
 
@@ -137,7 +139,7 @@ child(const Node *n, int k, bool defs, bool *end)
 			return n->regions[r]->results[k];
 		k -= n->regions[r]->nresults;
 	}
-	if ((defs || n->code == O_SYM) && k == 0)   /* a symbol's def is its value */
+	if ((defs == ALL_DEFS || (defs == SYM_DEFS && n->code == O_SYM)) && k == 0)   /* a symbol's def is its value */
 		return n->def;
 	*end = true;
 	return NULL;
@@ -155,7 +157,7 @@ scalar_child(const Node *n, int k, Node **c)
 }
 
 static Node **
-walk(Node *const *roots, int nroots, bool defs, bool scalars, int *n)
+walk(Node *const *roots, int nroots, Defs defs, bool scalars, int *n)
 {
 	Walk w = {0};
 	Frame *f;
@@ -188,13 +190,19 @@ walk(Node *const *roots, int nroots, bool defs, bool scalars, int *n)
 Node **
 topo(Node *const *roots, int nroots, bool defs, int *n)
 {
-	return walk(roots, nroots, defs, false, n);
+	return walk(roots, nroots, defs ? ALL_DEFS : SYM_DEFS, false, n);
+}
+
+Node **
+topo_statements(const Region *r, int *n)
+{
+	return walk(r->results, r->nresults, NO_DEFS, false, n);
 }
 
 Node **
 topo_scalar(Node *e, int *n)
 {
-	return walk(&e, 1, false, true, n);
+	return walk(&e, 1, NO_DEFS, true, n);
 }
 
 bool
@@ -210,7 +218,7 @@ contains(const Node *e, const Node *part)
 		return false;
 	if (e->nin == 2 && e->size <= 3)
 		return e->in[0] == part || e->in[1] == part;
-	list = walk(&root, 1, false, true, &n);
+	list = walk(&root, 1, NO_DEFS, true, &n);
 	for (i = 0; i < n && !found; i++)
 		found = list[i] == part;
 	free(list);
@@ -263,7 +271,7 @@ subst(Module *m, Node *e, Map *map, bool fresh)
 	bool changed;
 	int i, k, count;
 
-	list = walk(&e, 1, false, true, &count);
+	list = walk(&e, 1, NO_DEFS, true, &count);
 	collect_binders(list, count, &bound);
 	for (i = 0; i < count; i++) {
 		n = list[i];

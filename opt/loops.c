@@ -604,13 +604,10 @@ known_sym(Vec *v, Node *s)
 static void
 collect_syms(KB *kb, Region *r, Vec *syms)
 {
-	Vec roots = {0};
 	Node **list;
 	int i, n;
 
-	for (i = 0; i < r->nresults; i++)
-		vec_push(kb->m, &roots, r->results[i]);
-	list = topo((Node **)roots.at, roots.n, false, &n);
+	list = topo_statements(r, &n);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_SYM && !known_sym(syms, list[i]))
 			vec_push(kb->m, syms, list[i]);
