@@ -355,61 +355,47 @@ needs_host(const Link *l)
 	return false;
 }
 
-/* Weights by .incbin, and for libraries the table of the runtime's functions under the prefix. */
-static void
-glue_text(Link *l, FILE *fp, bool api)
+static int
+weights(Link *l)
 {
-	const char *s;
+	const char *path;
+	Job *job;
+	FILE *fp;
+	bool ok;
 	int i;
 
 	for (i = 0; i < l->n; i++) {
-		if (!l->jobs[i].meta->nweights || l->jobs[i].weights_file)
+		job = &l->jobs[i];
+		if (!job->meta->nweights || job->weights_file)
 			continue;
-		s = symbol(l, &l->jobs[i], "weights");
-		fprintf(fp, "\t.section .rodata.weights, \"a\"\n\t.balign 64\n\t.globl %s\n\t.hidden %s\n"
-			"\t.type %s, %%object\n%s:\n\t.incbin \"%s/weights%d\"\n\t.size %s, . - %s\n",
-			s, s, s, s, l->dir, i, s, s);
-	}
-	if (api) {
-		s = symbol(l, &l->jobs[0], "tcc_api");
-		fprintf(fp, "\t.section .data.rel.ro, \"aw\"\n\t.balign 8\n\t.globl %s\n\t.type %s, %%object\n%s:\n"
-			"\t.long %d, %d\n\t.quad tcc_load, tcc_unload, tcc_inst_error, tcc_context_new, "
-			"tcc_context_free\n\t.quad tcc_error, tcc_run, tcc_times, tcc_arena_bytes\n\t.size %s, . - %s\n",
-			s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
-		/* an archive's user asks for nothing by -u */
-		if (needs_host(l))
-			fprintf(fp, "\t.quad tcc_host_call\n");
-	}
-	fprintf(fp, "\t.section .note.GNU-stack, \"\", %%progbits\n");
-}
-
-_Static_assert(sizeof(TccUserApi) == 8 + 9 * sizeof(void *), "the glue lists every function");
-
-static int
-glue(Link *l, bool api)
-{
-	const char *src = tmp(l, "glue.s"), *obj;
-	bool weights = false, ok = true;
-	FILE *fp;
-	int i;
-
-	for (i = 0; i < l->n && ok; i++) {
-		if (!l->jobs[i].meta->nweights || l->jobs[i].weights_file)
-			continue;
-		weights = true;
-		fp = fopen(tmp(l, arena_printf(l->m->arena, "weights%d", i)), "wb");
-		ok = fp && meta_write_weights(l->jobs[i].meta, fp) == 0;
+		path = tmp(l, arena_printf(l->m->arena, "%s_%d_weights.o", l->jobs->prefix ? l->jobs->prefix : "model", i));
+		fp = fopen(path, "wb");
+		ok = fp && elf_write_weights(job->meta, cpu_of(job)->triple, symbol(l, job, "weights"), fp) == 0;
 		if (fp)
 			ok = fclose(fp) == 0 && ok;
+		if (!ok)
+			return cannot_write(l->d, path);
+		vec_push(l->m, &l->objects, (void *)path);
 	}
-	if (ok && !weights && !api)
-		return X_OK;
-	fp = ok ? fopen(src, "w") : NULL;
-	if (fp)
-		glue_text(l, fp, api);
-	if (!fp || fclose(fp))
+	return X_OK;
+}
+
+_Static_assert(sizeof(TccUserApi) == 8 + 9 * sizeof(void *), "the table lists every function");
+
+/* For libraries: the table of the runtime's functions under the prefix. */
+static int
+api(Link *l)
+{
+	const char *src = tmp(l, "api.s"), *s = symbol(l, l->jobs, "tcc_api"), *text, *obj;
+
+	text = arena_printf(l->m->arena, "\t.section .data.rel.ro, \"aw\"\n\t.balign 8\n\t.globl %s\n"
+		"\t.type %s, %%object\n%s:\n\t.long %d, %d\n\t.quad tcc_load, tcc_unload, tcc_inst_error\n"
+		"\t.quad tcc_context_new, tcc_context_free, tcc_error, tcc_run, tcc_times, tcc_arena_bytes\n"
+		"\t.size %s, . - %s\n\t.section .note.GNU-stack, \"\", %%progbits\n",
+		s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
+	if (write_file(src, text, strlen(text)))
 		return cannot_write(l->d, src);
-	obj = tmp(l, arena_printf(l->m->arena, "%s_data.o", l->jobs->prefix ? l->jobs->prefix : "model"));
+	obj = tmp(l, arena_printf(l->m->arena, "%s_api.o", l->jobs->prefix ? l->jobs->prefix : "model"));
 	arg(l, "%s", l->cc);
 	arg(l, "-c");
 	arg(l, "-o");
@@ -612,7 +598,9 @@ build(Link *l, const char *path)
 		return X_UNSUPPORTED;
 	r = write_parts(l);
 	if (!r)
-		r = glue(l, kind == EMIT_SO || kind == EMIT_A);
+		r = weights(l);
+	if (!r && (kind == EMIT_SO || kind == EMIT_A))
+		r = api(l);
 	if (!r && kind != EMIT_OBJ)
 		r = runtime(l, tmp(l, "libtcc_rt.a"));
 	if (r)
