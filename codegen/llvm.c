@@ -446,6 +446,17 @@ llvm_emit_host(Job *job, int image_kind)
 	return collect(job, c, 1);
 }
 
+const char *
+codegen_llvm_version(void)
+{
+	static char text[32];
+	unsigned major, minor, patch;
+
+	LLVMGetVersion(&major, &minor, &patch);
+	snprintf(text, sizeof text, "%u.%u.%u", major, minor, patch);
+	return text;
+}
+
 /* ---- the target ------------------------------------------------------------------------------------------------ */
 
 static bool
