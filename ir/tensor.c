@@ -73,6 +73,43 @@ identity(int rank, Node *const *axes, Node *body)
 	return x;
 }
 
+/* A node for a routine of the runtime that makes strings of the axes' shape. */
+static Node *
+string_host(Module *m, const char *name, const char *args, int rank, Node *const *axes, int nin, Node *const *in)
+{
+	Attr a = {.name = "args", .kind = A_STR, .s = args};
+	Node *dims[MAX_RANK];
+	int i;
+
+	for (i = 0; i < rank; i++)
+		dims[i] = axes[i]->in[0];
+	return node_make(m, (Node){.op = core_op(O_HOST), .type = ty_tensor(m, DT_STRING, rank, dims), .nin = nin,
+		.in = (Node **)in, .attrs = attrs_add(m, NULL, a), .name = intern(m, name)});
+}
+
+/*
+ * Kernels know no strings. A body of reads and selects becomes takes by computed indices and choices
+ * by computed conditions; `guard`: where the body is evaluated.
+ */
+static Node *
+string_tensor(Module *m, int rank, Node *const *axes, Node *body, Node *guard)
+{
+	Node *x = body->in[0], *flat = x_idx(m, 0), *in[3];
+	int i;
+
+	if (body->code == O_SELECT) {
+		in[0] = t_tensor(m, rank, axes, x);
+		in[1] = string_tensor(m, rank, axes, body->in[1], x_and(m, guard, x));
+		in[2] = string_tensor(m, rank, axes, body->in[2], x_and(m, guard, x_not(m, x)));
+		return string_host(m, "str_where", "d 0 S0 1 S1 2 S2 N", rank, axes, 3, in);
+	}
+	for (i = 0; i < rank_of(x); i++)
+		flat = x_add(m, x_mul(m, flat, dim_of(x, i)), body->in[i + 1]);
+	in[0] = x;
+	in[1] = t_tensor(m, rank, axes, x_cast(m, DT_I64, x_select(m, guard, flat, x_idx(m, -1))));
+	return string_host(m, "str_take", "d 0 N0 1 N", rank, axes, 2, in);
+}
+
 Node *
 t_tensor(Module *m, int rank, Node *const *axes, Node *body)
 {
@@ -81,6 +118,8 @@ t_tensor(Module *m, int rank, Node *const *axes, Node *body)
 
 	if (x)
 		return x;
+	if (body->type->dtype == DT_STRING)
+		return string_tensor(m, rank, axes, body, x_bool(m, true));
 	for (i = 0; i < rank; i++) {
 		in[i] = axes[i];
 		dims[i] = axes[i]->in[0];

@@ -524,6 +524,8 @@ struct TccRun {
 	 * has a host buffer as dst, which it allocates. */ \
 	X(str_equal,   "dst a a_stride b b_stride n")        /* dst: bool */ \
 	X(str_concat,  "dst a a_stride b b_stride n") \
+	X(str_where,   "dst c c_stride a a_stride b b_stride n")  /* c: bool */ \
+	X(str_take,    "dst a m index n")                    /* of a's m elements; index int64, "" outside */ \
 	X(str_find,    "dst a n table m")                    /* dst: int64, first place in table or -1 */ \
 	X(str_parse,   "dst a n")                            /* dst: float32, float64 or int64 */ \
 	X(str_format,  "dst a n")                            /* of numbers, as Python's str() */

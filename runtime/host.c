@@ -301,6 +301,41 @@ static int64_t do_str_concat(TccContext *ctx, const int64_t *a)
 	return 0;
 }
 
+/* What a kernel left in a buffer, where the host can read it; NULL after an error. */
+static const void *on_host(TccContext *ctx, int64_t buffer, uint64_t bytes)
+{
+	const TccSlot *s = &ctx->slots[buffer];
+	void *copy;
+	if (s->host)
+		return s->p;
+	copy = tcc_run_alloc(ctx, bytes, true);
+	return copy && !tcc_move(ctx, copy, true, s->p, false, bytes) ? copy : NULL;
+}
+
+static int64_t do_str_where(TccContext *ctx, const int64_t *a)
+{
+	const TccStr *x = strings(ctx, a[3]), *y = strings(ctx, a[5]);
+	const uint8_t *c = on_host(ctx, a[1], a[2] ? a[7] : 1);
+	if (!c || tcc_slot_fit(ctx, a[0], a[7] * sizeof *x))
+		return 0;
+	TccStr *r = (TccStr *)(void *)ctx->slots[a[0]].p;
+	for (int64_t i = 0; i < a[7]; i++)
+		r[i] = c[i * a[2]] ? x[i * a[4]] : y[i * a[6]];
+	return 0;
+}
+
+static int64_t do_str_take(TccContext *ctx, const int64_t *a)
+{
+	const TccStr *x = strings(ctx, a[1]);
+	const int64_t *at = on_host(ctx, a[3], a[4] * sizeof *at);
+	if (!at || tcc_slot_fit(ctx, a[0], a[4] * sizeof *x))
+		return 0;
+	TccStr *r = (TccStr *)(void *)ctx->slots[a[0]].p;
+	for (int64_t i = 0; i < a[4]; i++)
+		r[i] = at[i] >= 0 && at[i] < a[2] ? x[at[i]] : (TccStr){0};
+	return 0;
+}
+
 static uint64_t hash_str(TccStr s)
 {
 	uint64_t h = 0xcbf29ce484222325;
