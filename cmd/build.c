@@ -1,62 +1,416 @@
 /* A model on its way from the file to code. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "cmd.h"
+#include "ir/text.h"
+
+const char *const level_names[3] = {"graph", "tensor", "loop"};
+
+/* ---- messages ------------------------------------------------------------------------------------ */
 
 static bool
 use_color(const Options *o)
 {
-	if (o->color && strcmp(o->color, "always") == 0)
-		return true;
-	return !(o->color && strcmp(o->color, "never") == 0) && isatty(2);
+	if (o->color && strcmp(o->color, "auto"))
+		return strcmp(o->color, "always") == 0;
+	return isatty(2) && !getenv("NO_COLOR");
 }
 
-bool
-load_model(Compilation *c, const Options *o, const char *path, const char *target)
+/* Every message as JSON too. */
+static void
+note_message(void *user, const char *kind, int code, const Loc *loc, const char *text)
 {
-	ImportOptions io = {.nshape = o->shape.n, .shape = o->shape.at, .ndim = o->dim.n, .dim = o->dim.at};
+	Compilation *c = user;
+	cJSON *list = cJSON_GetObjectItem(c->json, "messages"), *j = json_add(list);
 
-	c->diag = (Diag){.file = path, .out = stderr, .color = use_color(o), .quiet = o->quiet, .verbose = o->verbose};
-	c->m = module_new(&c->diag);
-	c->m->strict = o->strict;
-	c->m->machine = machine_of(c->m, target ? target : "native");
-	if (!c->m->machine)
+	json_text(j, "kind", kind);
+	if (code)
+		json_real(j, "code", code);
+	json_text(j, "file", c->diag.file);
+	if (loc) {
+		json_text(j, "node", loc->name);
+		json_text(j, "op_type", loc->type);
+		if (loc->index >= 0)
+			json_real(j, "index", loc->index);
+	}
+	json_text(j, "text", text);
+}
+
+int
+failure(const Compilation *c)
+{
+	return c->diag.code ? c->diag.code : X_BUG;
+}
+
+/* ---- loading ---------------------------------------------------------------------------------------- */
+
+static bool
+ends(const char *s, const char *with)
+{
+	size_t n = strlen(s), k = strlen(with);
+
+	return n >= k && strcmp(s + n - k, with) == 0;
+}
+
+/* The text of a module, or a file that begins like one. */
+bool
+is_ir(const char *path)
+{
+	char head[8] = "";
+	FILE *f;
+	size_t n;
+
+	if (ends(path, ".ir"))
+		return true;
+	f = ends(path, ".onnx") ? NULL : fopen(path, "rb");
+	if (!f)
 		return false;
-	c->m->host = machine_gpu(c->m->machine) ? machine_of(c->m, o->host ? o->host : "native") : c->m->machine;
-	if (!c->m->host)
+	n = fread(head, 1, sizeof head, f);
+	fclose(f);
+	return n == sizeof head && (memcmp(head, "module \"", 8) == 0 || memcmp(head, "// after", 8) == 0);
+}
+
+static bool
+load_ir(Compilation *c, const char *path)
+{
+	const Options *o = c->o;
+	TccBuf b = {0};
+	TccErr err = {0};
+
+	if (o->shape.n || o->dim.n || o->freeze.n) {
+		diag_error(&c->diag, X_USAGE, NULL, "--shape, --dim and --freeze are for ONNX models, not for IR");
+		return false;
+	}
+	if (tcc_read_file(path, &b, &err)) {
+		diag_error(&c->diag, X_INVALID, NULL, "cannot read the IR: %s", err.text);
+		return false;
+	}
+	tcc_buf_add(&b, "", 1);
+	c->text = (char *)b.p;                       /* tcc_buf_free is free */
+	if (b.failed) {
+		diag_error(&c->diag, X_BUDGET, NULL, "out of memory");
+		return false;
+	}
+	if (strlen(c->text) + 1 != b.n) {
+		diag_error(&c->diag, X_INVALID, NULL, "the IR holds a zero byte");
+		return false;
+	}
+	c->m = module_parse(c->text, path, &c->diag, &c->level);
+	return c->m != NULL;
+}
+
+/* The constants of --freeze. NULL after an error. */
+static struct Freeze *
+frozen(Compilation *c)
+{
+	const List *l = &c->o->freeze;
+	struct Freeze *f = NEWN(c->m, struct Freeze, l->n + 1);
+	TccWant want = {.rank = -1};
+	TccErr err = {0};
+	TccValue v;
+	size_t n;
+	int i;
+
+	for (i = 0; i < l->n; i++) {
+		n = strcspn(l->at[i], "=");
+		memset(&v, 0, sizeof v);
+		f[i].name = arena_printf(c->m->arena, "%.*s", (int)n, l->at[i]);
+		if (tcc_read_value(l->at[i] + n + 1, f[i].name, &want, &v, &err)) {
+			diag_error(&c->diag, err.code, NULL, "--freeze %s: %s", f[i].name, err.text);
+			return NULL;
+		}
+		f[i].value = node_of_value(c->m, &v);
+		tcc_value_free(&v);
+		if (!f[i].value) {
+			diag_error(&c->diag, X_UNSUPPORTED, NULL, "--freeze %s: only a tensor can be a constant", f[i].name);
+			return NULL;
+		}
+	}
+	return f;
+}
+
+static bool
+load_onnx(Compilation *c, const char *path)
+{
+	const Options *o = c->o;
+	ImportOptions io = {.nshape = o->shape.n, .shape = o->shape.at, .ndim = o->dim.n, .dim = o->dim.at,
+		.nfreeze = o->freeze.n};
+
+	io.freeze = frozen(c);
+	if (!io.freeze)
 		return false;
 	c->onnx = onnx_load(c->m, path, &io);
 	c->level = LEVEL_GRAPH;
 	return c->onnx && !c->diag.errors;
 }
 
-static void
-dump(Module *m, Level level, const char *pass, void *ctx)
+/* Baseline of the architecture that we run on: an artefact for a GPU should start on any such host. */
+static const char *
+baseline(void)
 {
-	const Options *o = ctx;
+#if defined(__aarch64__)
+	return "aarch64";
+#elif defined(__riscv)
+	return "riscv64";
+#else
+	return "x86-64-v2";
+#endif
+}
 
-	if (o->dump_after && (strcmp(o->dump_after, "all") == 0 || strcmp(o->dump_after, pass) == 0)) {
-		printf("// after %s\n", pass);
-		module_print(m, level, stdout);
+static bool
+set_machines(Compilation *c, const char *target)
+{
+	Module *m = c->m;
+
+	if (target || !m->machine) {
+		m->machine = machine_of(m, target ? target : "native");
+		m->host = NULL;
 	}
+	if (m->machine && (!m->host || c->o->host))
+		m->host = machine_gpu(m->machine) ? machine_of(m, c->o->host ? c->o->host : baseline()) : m->machine;
+	if (c->o->host && m->machine && !machine_gpu(m->machine))
+		diag_warn(&c->diag, NULL, "--host is for GPU targets; the host of %s is itself", m->machine->name);
+	return m->machine && m->host;
 }
 
 bool
-compile_module(Compilation *c, const Options *o)
+load_model(Compilation *c, const Options *o, const char *path, const char *target)
 {
-	PassOptions po = {.level = o->level ? atoi(o->level) : 2, .only = o->only, .disabled = o->disabled,
-		.stop = o->stop_after, .time = o->time_passes ? stderr : NULL, .after = dump, .ctx = (void *)o};
+	bool ir = is_ir(path);
 
-	return run_passes(c->m, &c->level, &po);
+	c->o = o;
+	c->diag = (Diag){.file = path, .out = stderr, .color = use_color(o), .quiet = o->quiet, .verbose = o->verbose};
+	if (c->json) {
+		c->diag.sink = note_message;
+		c->diag.user = c;
+	}
+	phase(o, "loading %s", path);
+	if (!target && o->target.n)
+		target = o->target.at[0];
+	if (!ir)
+		c->m = module_new(&c->diag);
+	else if (!load_ir(c, path))
+		return false;
+	c->m->strict = o->strict;
+	c->m->execute = execute_constants;
+	if (!set_machines(c, target))
+		return false;
+	if (o->simulate && !machine_gpu(c->m->machine)) {
+		diag_error(&c->diag, X_USAGE, NULL, "--simulate is for GPU targets, not for %s", c->m->machine->name);
+		return false;
+	}
+	return ir || load_onnx(c, path);
 }
 
-const struct TccModel *
-model_in_memory(Compilation *c, const Options *o)
+/* ---- dumps ---------------------------------------------------------------------------------------------- */
+
+bool
+print_module(Compilation *c, const char *path, FILE *f)
 {
-	c->job = (Job){.m = c->m, .machine = c->m->machine, .host = c->m->host, .kind = EMIT_EXE, .prefix = "model",
-		.level = o->level ? atoi(o->level) : 2, .jobs = 1, .simulate = o->simulate, .simulate_fast = o->simulate_fast};
+	const char *data = NULL, *slash;
+	FILE *d = NULL;
+	bool ok;
+
+	if (path) {
+		data = arena_printf(c->m->arena, "%s.data", path);
+		slash = strrchr(data, '/');
+		f = fopen(path, "w");
+		d = fopen(data, "wb");
+		if (f && d)
+			module_print_data(c->m, c->level, f, d, slash ? slash + 1 : data);
+	} else {
+		module_print(c->m, c->level, f);
+	}
+	ok = !path || (f && d);
+	if (d) {
+		if (ftell(d) == 0)
+			remove(data);
+		ok = fclose(d) == 0 && ok;
+	}
+	if (path && f)
+		ok = fclose(f) == 0 && ok;
+	if (!ok)
+		diag_error(&c->diag, X_TOOL, NULL, "cannot write %s: %s", path, strerror(errno));
+	return ok;
+}
+
+static void
+dump(Compilation *c, const char *pass)
+{
+	const Options *o = c->o;
+	int n = c->ndumps++;
+
+	if (o->dump_after ? !is_listed(o->dump_after, pass) && !is_listed(o->dump_after, "all") : !o->dump_dir)
+		return;
+	if (!o->dump_dir) {
+		printf("// after %s\n", pass);
+		print_module(c, NULL, stdout);
+		return;
+	}
+	mkdir(o->dump_dir, 0777);
+	if (o->target.n > 1)
+		print_module(c, arena_printf(c->m->arena, "%s/%s-%02d-%s.ir", o->dump_dir, c->m->machine->name, n, pass), NULL);
+	else
+		print_module(c, arena_printf(c->m->arena, "%s/%02d-%s.ir", o->dump_dir, n, pass), NULL);
+}
+
+/* ---- --check-passes -------------------------------------------------------------------------------------- */
+
+/* The results that every pass must keep. */
+typedef struct Reference { Node **in, **out; bool off; } Reference;
+
+static bool
+start_check(Compilation *c)
+{
+	Reference *r = c->reference = NEW(c->m, Reference);
+
+	r->in = NEWN(c->m, Node *, c->m->main->nparams + 1);
+	r->out = NEWN(c->m, Node *, c->m->main->nresults + 1);
+	if (c->level == LEVEL_LOOP) {
+		diag_error(&c->diag, X_USAGE, NULL, "--check-passes: no pass follows loop level");
+		return false;
+	}
+	phase(c->o, "the evaluator");
+	return make_inputs(c, r->in) && module_eval(c->m, c->level, r->in, r->out, false);
+}
+
+static bool
+run_inputs(Compilation *c, TccValue *out, TccErr *err)
+{
+	int nin = c->m->main->nparams, nout = c->m->main->nresults, i;
+	TccOptions to = {.size = sizeof to, .threads = 1};
+	const TccModel *model = model_in_memory(c);
+	TccValue *in = calloc((size_t)nin + 1, sizeof *in), *made = calloc((size_t)nout + 1, sizeof *made);
+	TccInst *inst = NULL;
+	TccContext *ctx = NULL;
+	int code = model ? 0 : X_BUG;
+
+	for (i = 0; i < nin && !code; i++)
+		code = value_of_node(c->reference->in[i], &in[i], err);
+	if (!code && (code = tcc_load(model, &to, &inst)))
+		tcc_fail(err, code, "%s", tcc_inst_error(inst));
+	if (!code && ((code = tcc_context_new(inst, &ctx))
+	 || (code = tcc_run(ctx, in, (uint64_t)nin, made, (uint64_t)nout))))
+		tcc_fail(err, code, "%s", tcc_error(ctx));
+	for (i = 0; i < nout && !code; i++)
+		code = tcc_value_copy(&out[i], &made[i], err);
+	for (i = 0; i < nin; i++)
+		tcc_value_free(&in[i]);
+	tcc_context_free(ctx);
+	tcc_unload(inst);
+	free(in);
+	free(made);
+	jit_free(c->jit);
+	c->jit = NULL;
+	job_free(&c->job);
+	return !code;
+}
+
+/* The module's results now: by the evaluator, at loop level by running it. */
+static bool
+results(Compilation *c, TccValue *out, TccErr *err)
+{
+	Node **nodes = NEWN(c->m, Node *, c->m->main->nresults + 1);
+	int i;
+
+	if (c->level == LEVEL_LOOP)
+		return run_inputs(c, out, err);
+	if (!module_eval(c->m, c->level, c->reference->in, nodes, false))
+		return false;
+	for (i = 0; i < c->m->main->nresults; i++)
+		if (value_of_node(nodes[i], &out[i], err))
+			return false;
+	return true;
+}
+
+static void
+check_pass(Compilation *c, const char *pass)
+{
+	const Tolerance tol = {1e-3, 1e-5, -1};
+	int n = c->m->main->nresults, i;
+	TccValue *got = calloc((size_t)n + 1, sizeof *got), want;
+	TccErr err = {0};
+	char why[1000];
+
+	if (!results(c, got, &err) && !c->diag.errors)
+		diag_error(&c->diag, X_BUG, NULL, "after pass '%s' the module does not run: %s", pass, err.text);
+	for (i = 0; i < n && !c->diag.errors; i++) {
+		memset(&want, 0, sizeof want);
+		if (value_of_node(c->reference->out[i], &want, &err) || !values_equal(&got[i], &want, &tol, why, sizeof why))
+			diag_error(&c->diag, X_BUG, NULL, "pass '%s' changes output '%s': %s", pass, c->m->out_names[i],
+				err.code ? err.text : why);
+		tcc_value_free(&want);
+	}
+	for (i = 0; i < n; i++)
+		tcc_value_free(&got[i]);
+	free(got);
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------ */
+
+static void
+after_pass(Module *m, Level level, const char *pass, void *ctx)
+{
+	Compilation *c = ctx;
+	const Pass *p;
+
+	(void)m;
+	c->level = level;
+	dump(c, pass);
+	if (c->reference)
+		check_pass(c, pass);
+	for (p = passes; p->name && strcmp(p->name, pass); p++)
+		;
+	phase(c->o, p->name && p[1].name ? "pass %s" : "the end of the passes%.0s", p->name ? p[1].name : "");
+}
+
+bool
+compile_module(Compilation *c)
+{
+	const Options *o = c->o;
+	PassOptions po = {.level = o->level ? atoi(o->level) : 2, .only = o->only, .disabled = o->disabled,
+		.stop = o->stop_after, .time = o->time_passes ? stderr : NULL, .after = after_pass, .ctx = c};
+
+	if (o->check_passes && !start_check(c))
+		return false;
+	dump(c, "import");
+	phase(o, "pass %s", passes[0].name);
+	return run_passes(c->m, &c->level, &po) && !c->diag.errors;
+}
+
+/* ---- code ---------------------------------------------------------------------------------------------------- */
+
+Job
+make_job(Compilation *c, EmitKind kind, const char *prefix)
+{
+	const Options *o = c->o;
+
+	return (Job){.m = c->m, .machine = c->m->machine, .host = c->m->host, .kind = kind, .prefix = prefix,
+		.level = o->level ? atoi(o->level) : 2, .jobs = o->jobs ? o->jobs : 1, .use_static = o->use_static,
+		.weights_file = o->weights && strcmp(o->weights, "file") == 0, .simulate = o->simulate != NULL,
+		.simulate_fast = o->simulate && strcmp(o->simulate, "fast") == 0, .backend = o->cuda};
+}
+
+const TccModel *
+model_in_memory(Compilation *c)
+{
+	if (c->level != LEVEL_LOOP) {
+		diag_error(&c->diag, X_USAGE, NULL, "the module is at %s level: not all passes were run", level_names[c->level]);
+		return NULL;
+	}
+	if (c->m->machine->kind == M_CPU
+	 && strcmp(c->m->machine->triple, machine_of(c->m, "native")->triple)) {
+		diag_error(&c->diag, X_USAGE, NULL, "code for %s cannot run here: compile it, and start it under an emulator",
+			c->m->machine->name);
+		return NULL;
+	}
+	phase(c->o, "code generation");
+	c->job = make_job(c, EMIT_EXE, "model");
 	c->jit = jit_load(&c->job);
+	phase(c->o, "the run");
 	return c->jit ? jit_model(c->jit) : NULL;
 }
 
@@ -68,5 +422,7 @@ compilation_free(Compilation *c)
 	job_free(&c->job);
 	if (c->onnx)
 		onnx_close(c->onnx);
-	module_free(c->m);
+	if (c->m)
+		module_free(c->m);
+	free(c->text);
 }

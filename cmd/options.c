@@ -1,145 +1,328 @@
-/* Options: one table from which the parser and the help text come. */
+/* The options: one table from which the parser, the help, the man page, completion and the manifest
+ * come. */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "cmd.h"
 
-typedef enum Kind { FLAG, TEXT, LIST, INT, REAL, JSON } Kind;
+enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4, PROFILE = 1 << 5,
+	INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9, PASSES = 1 << 10, DOCTOR = 1 << 11,
+	ALL = (1 << 12) - 1,
+	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
+	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT,   /* load one */
+	PASS = MODEL,                                /* and take it through the passes */
+	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT,                  /* and generate code */
+	KEPT = OPT_MANIFEST };
 
 #define AT(f) offsetof(Options, f)
-/* long name, short, kind, where, argument, what it does */
-static const struct { const char *name; char brief; Kind kind; size_t at; const char *arg, *doc; } table[] = {
-	{"target",        0,  LIST, AT(target),       "T",         "machine to compile for (default native); again for more"},
-	{"output-file",   'o', TEXT, AT(out),         "OUT",       "where the artefact goes"},
-	{"emit",          0,  LIST, AT(emit),         "KIND",      "exe, so, a, obj, src, llvm, asm, ptx, cubin, hsaco, ir, stablehlo"},
-	{"stage",         0,  TEXT, AT(stage),        "LEVEL",     "of --emit ir: graph, tensor or loop"},
-	{"shape",         0,  LIST, AT(shape),        "NAME=DIMS", "fix or bound an input's shape: x=1x3x224x224, x=1..32x3x?x?"},
-	{"dim",           0,  LIST, AT(dim),          "N=V",       "fix or bound a symbolic dimension"},
-	{"freeze",        0,  LIST, AT(freeze),       "NAME=FILE", "an input becomes a constant"},
-	{"input",         0,  LIST, AT(input),        "NAME=FILE", "an input's value (.npy, .npz, .pb, .raw, pictures, text)"},
-	{"output",        0,  LIST, AT(output),       "NAME=FILE", "where an output goes"},
-	{"output-dir",    0,  TEXT, AT(output_dir),   "DIR",       "write all outputs as DIR/output_N.npy"},
-	{"data",          0,  LIST, AT(data),         "DIR",       "expected inputs and outputs"},
-	{"rtol",          0,  REAL, AT(rtol),         "R",         "relative tolerance (default 1e-3)"},
-	{"atol",          0,  REAL, AT(atol),         "A",         "absolute tolerance (default 1e-7)"},
-	{"timeout",       0,  INT,  AT(timeout),      "S",         "seconds a case may take (default 60)"},
-	{"simulate",      0,  FLAG, AT(simulate),     NULL,        "run a GPU target's source on the CPU, with all checks"},
-	{"threads",       0,  INT,  AT(threads),      "N",         "threads at run time"},
-	{"jobs",          'j', INT, AT(jobs),         "N",         "work side by side"},
-	{"level",         'O', TEXT, AT(level),       "0..3",      "optimisation (default 2)"},
-	{"passes",        0,  TEXT, AT(only),         "A,B",       "run these passes only"},
-	{"disable-pass",  0,  TEXT, AT(disabled),     "A,B",       "leave passes out"},
-	{"dump-after",    0,  TEXT, AT(dump_after),   "PASS|all",  "print the IR after a pass"},
-	{"dump-dir",      0,  TEXT, AT(dump_dir),     "DIR",       "write the dumps there"},
-	{"stop-after",    0,  TEXT, AT(stop_after),   "PASS",      "stop there"},
-	{"time-passes",   0,  FLAG, AT(time_passes),  NULL,        "say how long each pass took"},
-	{"strict",        0,  FLAG, AT(strict),       NULL,        "only exact rewrites"},
-	{"static",        0,  FLAG, AT(use_static),   NULL,        "link statically"},
-	{"symbol-prefix", 0,  TEXT, AT(prefix),       "P",         "prefix of exported symbols"},
-	{"weights",       0,  TEXT, AT(weights),      "embed|file", "where the weights go"},
-	{"host",          0,  TEXT, AT(host),         "CPU",       "CPU of a GPU target's host code"},
-	{"json",          0,  JSON, AT(json),         "FILE",      "machine-readable output"},
-	{"color",         0,  TEXT, AT(color),        "WHEN",      "auto, always, never"},
-	{"verbose",       'v', FLAG, AT(verbose),     NULL,        "say more"},
-	{"quiet",         'q', FLAG, AT(quiet),       NULL,        "only errors"},
-	{"help",          'h', FLAG, AT(help),        NULL,        "this text"},
+
+/* long name, short, kind, where, argument or its choices, commands that take it, what it does */
+const Opt options[] = {
+	{"target",        0,  OPT_LIST,   AT(target),     "T", MODEL | KEPT, "machine to compile for (default native; `tcc-ml targets` lists them); several make one artefact that chooses when it runs"},
+	{"simulate",      0,  OPT_MAYBE,  AT(simulate),   "full|fast", CODE | KEPT, "run a GPU target's source on the CPU, with all checks; fast: without those of memory"},
+	{"output-file",   'o', OPT_TEXT,  AT(out),        "OUT", COMPILE | OPT, "where the artefact goes (default: the model's name in this folder; text: stdout)"},
+	{"emit",          0,  OPT_CHOICES, AT(emit),      "exe|so|a|obj|src|llvm|asm|ptx|cubin|hsaco|ir|stablehlo", COMPILE | KEPT, "what to make (default exe); several are made with OUT as their stem"},
+	{"stage",         0,  OPT_CHOICE, AT(stage),      "graph|tensor|loop", COMPILE, "level of --emit ir (default loop)"},
+	{"shape",         0,  OPT_LIST,   AT(shape),      "NAME=DIMS", MODEL | KEPT, "fix or bound an input's shape: x=1x3x224x224, x=1..32x3x?x?"},
+	{"dim",           0,  OPT_LIST,   AT(dim),        "NAME=N", MODEL | KEPT, "fix or bound a dimension by its name: N=8, N=1..64"},
+	{"freeze",        0,  OPT_LIST,   AT(freeze),     "NAME=FILE", MODEL, "make an input a constant"},
+	{"input",         0,  OPT_LIST,   AT(input),      "NAME=FILE", RUN | TIMED, "an input's value; a .npz alone gives all that it names"},
+	{"output",        0,  OPT_LIST,   AT(output),     "NAME=FILE", RUN, "where an output goes"},
+	{"output-dir",    0,  OPT_TEXT,   AT(output_dir), "DIR", RUN, "write output_0.npy, output_1.npy ... there"},
+	{"data",          0,  OPT_LIST,   AT(data),       "DIR|FILE.npz", VERIFY, "inputs and expected outputs"},
+	{"rtol",          0,  OPT_REAL,   AT(rtol),       "R", VERIFY, "relative tolerance (default 1e-3)"},
+	{"atol",          0,  OPT_REAL,   AT(atol),       "A", VERIFY, "absolute tolerance (default 1e-7)"},
+	{"max-ulp",       0,  OPT_REAL,   AT(max_ulp),    "U", VERIFY, "compare by units in the last place of the expected value's type instead"},
+	{"seed",          0,  OPT_INT,    AT(seed),       "N", VERIFY, "of the made-up inputs (default 1)"},
+	{"timeout",       0,  OPT_INT,    AT(timeout),    "S", VERIFY, "seconds that a case may take (default 60)"},
+	{"warmup",        0,  OPT_INT,    AT(warmup),     "N", TIMED, "runs before the timed ones (default 5)"},
+	{"iters",         0,  OPT_INT,    AT(iters),      "N", TIMED, "timed runs (default: as many as the duration takes)"},
+	{"duration",      0,  OPT_REAL,   AT(duration),   "S", TIMED, "seconds of timed runs (default 2)"},
+	{"threads",       0,  OPT_INT,    AT(threads),    "N", RUN | VERIFY | TIMED, "threads that run the model (default: the CPUs there are; verify: 1)"},
+	{"device",        0,  OPT_TEXT,   AT(device),     "D", RUN | TIMED, "cpu, cuda, cuda:1, hip, sim"},
+	{"jobs",          'j', OPT_INT,   AT(jobs),       "N", CODE, "work on so many parts side by side (default 1)"},
+	{"opt-level",     'O', OPT_CHOICE, AT(level),     "0|1|2|3", CODE | OPT | KEPT, "optimisation (default 2; 0 is for finding compiler bugs)"},
+	{"strict",        0,  OPT_FLAG,   AT(strict),     NULL, PASS | KEPT, "only rewrites that are exact"},
+	{"host",          0,  OPT_TEXT,   AT(host),       "CPU", PASS | KEPT, "CPU of a GPU target's host code (default: this machine's architecture)"},
+	{"cuda-compiler", 0,  OPT_CHOICE, AT(cuda),       "nvrtc|nvcc", CODE | KEPT, "what compiles CUDA source (default nvrtc)"},
+	{"symbol-prefix", 0,  OPT_TEXT,   AT(prefix),     "P", COMPILE | KEPT, "prefix of the exported symbols (default: the model file's name)"},
+	{"weights",       0,  OPT_CHOICE, AT(weights),    "embed|file", COMPILE | KEPT, "in the artefact (default), or in OUT.weights beside it, mapped and shared"},
+	{"static",        0,  OPT_FLAG,   AT(use_static), NULL, COMPILE | KEPT, "link statically (CPU targets)"},
+	{"max-arena",     0,  OPT_SIZE,   AT(max_arena),  "BYTES", COMPILE, "fail if activations need more memory: 64M"},
+	{"max-compile-time", 0, OPT_INT,  AT(max_seconds), "S", COMPILE, "fail if compiling takes longer"},
+	{"max-compile-memory", 0, OPT_SIZE, AT(max_memory), "BYTES", COMPILE, "fail if compiling takes more memory: 2G"},
+	{"passes",        0,  OPT_TEXT,   AT(only),       "A,B", PASS | KEPT, "run these passes only"},
+	{"disable-pass",  0,  OPT_TEXT,   AT(disabled),   "A,B", PASS | KEPT, "leave passes out that can be"},
+	{"stop-after",    0,  OPT_TEXT,   AT(stop_after), "PASS", PASS & ~CHECK, "end there; compile prints the IR"},
+	{"dump-after",    0,  OPT_TEXT,   AT(dump_after), "PASS|all", PASS & ~CHECK, "print the IR after a pass; `import` is before the first"},
+	{"dump-dir",      0,  OPT_TEXT,   AT(dump_dir),   "DIR", PASS & ~CHECK, "write the dumps there, with all constants (default: stdout; all of them)"},
+	{"time-passes",   0,  OPT_FLAG,   AT(time_passes), NULL, PASS, "say on stderr how long each pass took"},
+	{"check-passes",  0,  OPT_FLAG,   AT(check_passes), NULL, PASS & ~CHECK, "run the module after each pass and name the first that changes a result"},
+	{"graph",         0,  OPT_CHOICE, AT(graph),      "dot|html", INSPECT, "draw the operators, grouped by kernel"},
+	{"json",          0,  OPT_MAYBE,  AT(json),       "FILE", ALL, "results for programs, to stdout or =FILE"},
+	{"color",         0,  OPT_CHOICE, AT(color),      "auto|always|never", ALL, "messages in colour (default auto)"},
+	{"verbose",       'v', OPT_FLAG,  AT(verbose),    NULL, ALL, "say more"},
+	{"quiet",         'q', OPT_FLAG,  AT(quiet),      NULL, ALL, "errors and results only"},
+	{"help",          'h', OPT_FLAG,  AT(help),       NULL, ALL, "describe the command"},
+	{0}
 };
-enum { NOPT = sizeof table / sizeof *table };
 
-void
-print_options(FILE *f)
+/* ---- messages --------------------------------------------------------------------------------- */
+
+static int
+wrong(const Opt *t, const char *fmt, const char *a)
 {
-	char left[64];
-	size_t i;
+	char what[256];
 
-	for (i = 0; i < NOPT; i++) {
-		snprintf(left, sizeof left, "%s%.1s%s--%s%s%s", table[i].brief ? "-" : "", table[i].brief ? &table[i].brief : "",
-			table[i].brief ? ", " : "", table[i].name, table[i].arg ? " " : "", table[i].arg ? table[i].arg : "");
-		fprintf(f, "  %-28s %s\n", left, table[i].doc);
+	snprintf(what, sizeof what, fmt, a);
+	return complain(X_USAGE, "--%s%s%s: %s", t->name, t->arg ? " " : "", t->arg ? t->arg : "", what);
+}
+
+/* Insertions, deletions and exchanges that make one word the other. */
+static int
+distance(const char *a, const char *b)
+{
+	int row[64], i, k, old, next, n = (int)strlen(b);
+
+	if (n > 62)
+		return 99;
+	for (k = 0; k <= n; k++)
+		row[k] = k;
+	for (i = 1; a[i - 1]; i++) {
+		old = row[0];
+		row[0] = i;
+		for (k = 1; k <= n; k++) {
+			next = row[k];
+			row[k] = old + (a[i - 1] != b[k - 1]);
+			if (row[k] > row[k - 1] + 1)
+				row[k] = row[k - 1] + 1;
+			if (row[k] > next + 1)
+				row[k] = next + 1;
+			old = next;
+		}
 	}
+	return row[n];
 }
 
 static int
-wrong(const char *opt, const char *what)
+unknown(const char *arg, const Cmd *cmd)
 {
-	fprintf(stderr, "error: %s: %s\n", opt, what);
-	return X_USAGE;
+	const Opt *t, *best = NULL;
+	char word[64];
+	int d, least = 3;
+
+	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg + strspn(arg, "-"), "="), arg + strspn(arg, "-"));
+	for (t = options; t->name && arg[1] == '-'; t++)
+		if ((t->commands & cmd->bit) && (d = distance(word, t->name)) < least) {
+			least = d;
+			best = t;
+		}
+	return complain(X_USAGE, "unknown option '%s'%s%s%s; `tcc-ml %s --help` lists them", arg,
+		best ? "; is it --" : "", best ? best->name : "", best ? "?" : "", cmd->name);
+}
+
+/* ---- values ----------------------------------------------------------------------------------- */
+
+bool
+is_listed(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+	const char *p;
+
+	for (p = list; p && *p; p += strcspn(p, "|,"), p += *p != 0)
+		if (strcspn(p, "|,") == n && memcmp(p, word, n) == 0)
+			return n > 0;
+	return false;
+}
+
+static bool
+read_size(const char *val, int64_t *v)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	double x = strtod(val, &end);
+	const char *u = *end ? strchr(units, *end) : NULL;
+
+	if (u) {
+		x *= (double)((int64_t)1024 << 10 * (u - units));
+		end++;
+	}
+	*v = (int64_t)x;
+	return end != val && !*end && x >= 1 && x < 9e18;
 }
 
 static int
-set(Options *o, size_t i, const char *opt, const char *val)
+add(List *l, const Opt *t, const char *val)
 {
-	char *at = (char *)o + table[i].at, *end;
-	List *l;
+	if (l->n == MAX_LIST)
+		return wrong(t, "%s", "given too often");
+	l->at[l->n++] = val;
+	return 0;
+}
 
-	switch (table[i].kind) {
-	case FLAG: *(bool *)at = true; break;
-	case TEXT: *(const char **)at = val; break;
-	case JSON: *(const char **)at = val ? val : ""; break;
-	case LIST:
-		l = (List *)at;
-		if (l->n == MAX_LIST)
-			return wrong(opt, "given too often");
-		l->at[l->n++] = val;
-		break;
-	case INT:
-		*(int *)at = (int)strtol(val, &end, 10);
-		if (*end || end == val || *(int *)at < 0)
-			return wrong(opt, "a number is expected");
-		break;
-	case REAL:
+static int
+set(Options *o, const Opt *t, const char *val)
+{
+	char *at = (char *)o + t->at, *end;
+	long n;
+
+	switch (t->kind) {
+	case OPT_FLAG:
+		*(bool *)at = true;
+		return 0;
+	case OPT_MAYBE:
+		if (val && strcmp(t->arg, "FILE") && !is_listed(t->arg, val))
+			return wrong(t, "'%s' is none of these", val);
+		*(const char **)at = val ? val : "";
+		return 0;
+	case OPT_CHOICE:
+	case OPT_CHOICES:
+		if (!is_listed(t->arg, val))
+			return wrong(t, "'%s' is none of these", val);
+		if (t->kind == OPT_CHOICES)
+			return add((List *)at, t, val);
+		/* fallthrough */
+	case OPT_TEXT:
+		*(const char **)at = val;
+		return 0;
+	case OPT_LIST:
+		if (strchr(t->arg, '=') && !(strchr(val, '=') > val) && t->at != AT(input))
+			return wrong(t, "'%s' has no '='", val);
+		return add((List *)at, t, val);
+	case OPT_INT:
+		n = strtol(val, &end, 10);
+		if (*end || end == val || n < 0 || n > INT_MAX)
+			return wrong(t, "'%s' is not a number", val);
+		*(int *)at = (int)n;
+		return 0;
+	case OPT_REAL:
 		*(double *)at = strtod(val, &end);
-		if (*end || end == val)
-			return wrong(opt, "a number is expected");
-		break;
+		if (*end || end == val || !(*(double *)at >= 0) || isinf(*(double *)at))
+			return wrong(t, "'%s' is not a number", val);
+		return 0;
+	case OPT_SIZE:
+		return read_size(val, (int64_t *)at) ? 0 : wrong(t, "'%s' is not a size", val);
 	}
+	return 0;
+}
+
+/* ---- the command line -------------------------------------------------------------------------- */
+
+/* The option of an argument, and the value that stands in it. */
+static const Opt *
+find(const char *a, const char **val)
+{
+	size_t n = strcspn(a, "=");
+	const Opt *t;
+
+	*val = NULL;
+	if (a[1] == '-') {
+		for (t = options; t->name && (strlen(t->name) != n - 2 || memcmp(t->name, a + 2, n - 2)); t++)
+			;
+		if (a[n])
+			*val = a + n + 1;
+	} else {
+		for (t = options; t->name && t->brief != a[1]; t++)
+			;
+		if (a[2])
+			*val = a + 2;
+	}
+	return t->name ? t : NULL;
+}
+
+static int
+one_option(int argc, char **argv, int *i, const Cmd *cmd, Options *o)
+{
+	const char *a = argv[*i], *val;
+	const Opt *t = find(a, &val);
+
+	if (!t)
+		return unknown(a, cmd);
+	if (!(t->commands & cmd->bit))
+		return complain(X_USAGE, "--%s is no option of '%s'", t->name, cmd->name);
+	if (t->kind == OPT_FLAG && val)
+		return wrong(t, "takes no value%s", "");
+	if (!val && t->kind != OPT_FLAG && t->kind != OPT_MAYBE) {
+		if (++*i == argc)
+			return wrong(t, "a value is missing%s", "");
+		val = argv[*i];
+	}
+	return set(o, t, val);
+}
+
+static int
+check_count(const Cmd *cmd, const Options *o)
+{
+	if (o->help || (o->nfiles >= cmd->min && (cmd->max < 0 || o->nfiles <= cmd->max)))
+		return 0;
+	if (o->nfiles < cmd->min)
+		return complain(X_USAGE, "%s needs %s", cmd->name, cmd->args);
+	return complain(X_USAGE, "%s: '%s' is too much; it takes %s", cmd->name, o->files[cmd->max],
+		*cmd->args ? cmd->args : "no arguments");
+}
+
+static int
+check_passes(const Options *o)
+{
+	const char *lists[] = {o->only, o->disabled, o->stop_after, o->dump_after}, *p;
+	char word[64];
+	const Pass *t;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		for (p = lists[i]; p && *p; p += strcspn(p, ","), p += *p == ',') {
+			snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+			for (t = passes; t->name && strcmp(t->name, word); t++)
+				;
+			if (!t->name && !(i == 3 && is_listed("all|import", word)))
+				return complain(X_USAGE, "unknown pass '%s'; `tcc-ml passes` lists them", word);
+			if (i == 1 && t->name && !t->optional)
+				return complain(X_USAGE, "pass '%s' cannot be left out", word);
+		}
 	return 0;
 }
 
 int
-parse_options(int argc, char **argv, Options *o)
+parse_options(int argc, char **argv, const Cmd *cmd, Options *o)
 {
-	const char *a, *val;
-	size_t k, n;
-	int i;
+	bool open = true;
+	int i, code = 0;
 
-	o->rtol = o->atol = -1;
+	o->cmd = cmd;
+	o->rtol = o->atol = o->max_ulp = o->duration = -1;
+	o->seed = o->warmup = -1;
 	o->files = calloc((size_t)argc + 1, sizeof *o->files);
 	if (!o->files)
 		abort();
-	for (i = 0; i < argc; i++) {
-		a = argv[i];
-		if (a[0] != '-' || !a[1]) {
-			o->files[o->nfiles++] = a;
-			continue;
-		}
-		val = NULL;
-		if (strncmp(a, "--simulate=fast", 15) == 0) {
-			o->simulate = o->simulate_fast = true;
-			continue;
-		}
-		if (a[1] == '-') {
-			n = strcspn(a + 2, "=");
-			for (k = 0; k < NOPT && (strlen(table[k].name) != n || memcmp(table[k].name, a + 2, n)); k++)
-				;
-			if (a[2 + n])
-				val = a + 3 + n;
-		} else {
-			for (k = 0; k < NOPT && table[k].brief != a[1]; k++)
-				;
-			if (a[2])
-				val = a + 2;
-		}
-		if (k == NOPT)
-			return wrong(a, "unknown option");
-		if (table[k].kind == FLAG && val)
-			return wrong(a, "takes no value");
-		if (!val && table[k].kind != FLAG && table[k].kind != JSON) {
-			if (++i == argc)
-				return wrong(a, "a value is missing");
-			val = argv[i];
-		}
-		if (set(o, k, a, val))
-			return X_USAGE;
+	for (i = 0; i < argc && !code; i++) {
+		if (open && strcmp(argv[i], "--") == 0)
+			open = false;
+		else if (open && argv[i][0] == '-' && argv[i][1])
+			code = one_option(argc, argv, &i, cmd, o);
+		else
+			o->files[o->nfiles++] = argv[i];
 	}
-	return 0;
+	if (!code)
+		code = check_count(cmd, o);
+	return code ? code : check_passes(o);
+}
+
+/* ---- what was given ------------------------------------------------------------------------------ */
+
+const char *
+option_text(const Options *o, const Opt *t, int i)
+{
+	const char *at = (const char *)o + t->at;
+
+	switch (t->kind) {
+	case OPT_FLAG: return *(const bool *)at && i == 0 ? "true" : NULL;
+	case OPT_LIST:
+	case OPT_CHOICES: return i < ((const List *)at)->n ? ((const List *)at)->at[i] : NULL;
+	case OPT_TEXT:
+	case OPT_CHOICE:
+	case OPT_MAYBE: return i == 0 ? *(const char *const *)at : NULL;
+	default: return NULL;                        /* numbers: limits and the like */
+	}
 }

@@ -1,83 +1,183 @@
-/* run: compile in memory and run on given inputs. */
+/*
+ * run, bench, profile: the program around a model (runtime/program.c), in this process on a model
+ * compiled in memory, or as what it already is.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "cmd.h"
+#include "runtime/device/sim.h"
 
-static const char *
-find_file(const List *l, const char *name)
+/* The program's own command line. */
+typedef struct Argv { int n; char **at; } Argv;
+
+static void
+add(Argv *a, const char *opt, const char *value)
 {
-	size_t n = strlen(name);
+	a->at = realloc(a->at, sizeof *a->at * ((size_t)a->n + 3));
+	if (!a->at)
+		abort();
+	a->at[a->n++] = strdup(opt);
+	if (value)
+		a->at[a->n++] = strdup(value);
+	a->at[a->n] = NULL;
+}
+
+static void
+add_number(Argv *a, const char *opt, double v)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.15g", v);
+	add(a, opt, text);
+}
+
+static Argv
+arguments(const Options *o, const char *name, const char *mode)
+{
+	Argv a = {0};
 	int i;
 
-	for (i = 0; i < l->n; i++)
-		if (strncmp(l->at[i], name, n) == 0 && l->at[i][n] == '=')
-			return l->at[i] + n + 1;
-	return NULL;
+	add(&a, name, NULL);
+	if (mode)
+		add(&a, mode, NULL);
+	for (i = 0; i < o->input.n; i++)
+		add(&a, "--input", o->input.at[i]);
+	for (i = 0; i < o->output.n; i++)
+		add(&a, "--output", o->output.at[i]);
+	if (o->output_dir)
+		add(&a, "--output-dir", o->output_dir);
+	if (o->threads)
+		add_number(&a, "--threads", o->threads);
+	if (o->device)
+		add(&a, "--device", o->device);
+	if (o->warmup >= 0)
+		add_number(&a, "--warmup", o->warmup);
+	if (o->iters)
+		add_number(&a, "--iters", o->iters);
+	if (o->duration > 0)
+		add_number(&a, "--duration", o->duration);
+	if (o->json && *o->json) {
+		char text[PATH_MAX];
+		snprintf(text, sizeof text, "--json=%s", o->json);
+		add(&a, text, NULL);
+	} else if (o->json) {
+		add(&a, "--json", NULL);
+	}
+	return a;
+}
+
+/* ---- artefacts -------------------------------------------------------------------------------------- */
+
+static int
+start_program(const char *path, Argv *a)
+{
+	char *name = strchr(path, '/') ? strdup(path) : malloc(strlen(path) + 3);
+
+	if (!name)
+		abort();
+	if (!strchr(path, '/'))
+		sprintf(name, "./%s", path);
+	fflush(NULL);
+	execv(name, a->at);
+	return complain(errno == ENOEXEC || errno == ENOENT ? X_TOOL : X_INVALID, "cannot start %s: %s", path,
+		errno == ENOEXEC || errno == ENOENT ? "it is for another machine: use an emulator" : strerror(errno));
 }
 
 static int
-complain(const char *what, int code)
+open_library(const char *path, const TccModel **model)
 {
-	fprintf(stderr, "error: %s\n", what);
+	char *name = strchr(path, '/') ? strdup(path) : malloc(strlen(path) + 3), symbol[512];
+	void *lib;
+
+	if (!name)
+		abort();
+	if (!strchr(path, '/'))
+		sprintf(name, "./%s", path);
+	if (!artefact_symbol(path, symbol, sizeof symbol))
+		return complain(X_INVALID, "%s: neither a program nor a library made by tcc-ml", path);
+	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	*model = lib ? dlsym(lib, symbol) : NULL;
+	return *model ? X_OK : complain(X_TOOL, "cannot load %s: %s", path, dlerror());
+}
+
+static int
+run_artefact(const Options *o, const char *path, Argv *a)
+{
+	const TccModel *model;
+	int code;
+
+	if (!artefact_meta(path, NULL, NULL))
+		return complain(X_INVALID, "%s: not made by tcc-ml", path);
+	if (is_program(path))
+		return start_program(path, a);
+	code = open_library(path, &model);
+	(void)o;
+	return code ? code : tcc_program(model, NULL, a->n, a->at);
+}
+
+/* ---- models ------------------------------------------------------------------------------------------- */
+
+/* What the simulator has counted, for a profile or with -v. */
+static void
+report_simulator(void *user, TccInst *inst)
+{
+	const Options *o = user;
+	Sim *s = inst->dev ? tcc_device_simulator(inst->dev) : NULL;
+
+	if (s)
+		sim_report(s, strcmp(o->cmd->name, "profile") == 0 ? stdout : stderr);
+}
+
+static int
+run_model(const Options *o, const char *path, Argv *a)
+{
+	TccProgramHook hook = {report_simulator, (void *)o};
+	Compilation c = {.json = NULL};
+	const TccModel *model;
+	bool report = o->simulate && (o->verbose || strcmp(o->cmd->name, "profile") == 0);
+	int code;
+
+	if (o->target.n > 1)
+		return complain(X_USAGE, "%s takes one --target", o->cmd->name);
+	if (!load_model(&c, o, path, NULL) || !compile_module(&c) || !(model = model_in_memory(&c)))
+		code = failure(&c);
+	else
+		code = tcc_program(model, report ? &hook : NULL, a->n, a->at);
+	compilation_free(&c);
 	return code;
 }
 
 static int
-run_model(const TccModel *model, Module *m, const Options *o)
+program(const Options *o, const char *mode)
 {
-	int nin = m->main->nparams, nout = m->main->nresults, i, code;
-	TccValue *in = calloc((size_t)nin + 1, sizeof *in), *out = calloc((size_t)nout + 1, sizeof *out);
-	TccOptions to = {.size = sizeof to, .threads = o->threads};
-	TccInst *inst = NULL;
-	TccContext *ctx = NULL;
-	TccErr err = {0};
-	char path[4096];
-	const char *f;
+	const char *path = o->files[0];
+	Argv a = arguments(o, path, mode);
+	int code = is_artefact(path) ? run_artefact(o, path, &a) : run_model(o, path, &a);
 
-	if ((code = tcc_load(model, &to, &inst)))
-		return complain(tcc_inst_error(inst), code);
-	if ((code = tcc_context_new(inst, &ctx)))
-		return complain(tcc_error(ctx), code);
-	for (i = 0; i < nin && !code; i++) {
-		f = find_file(&o->input, m->in_names[i]);
-		if (!f) {
-			fprintf(stderr, "error: no --input for '%s'\n", m->in_names[i]);
-			code = X_USAGE;
-		} else if ((code = read_input(model, i, m->in_names[i], f, &in[i], &err)))
-			complain(err.text, code);
-	}
-	if (!code && (code = tcc_run(ctx, in, (uint64_t)nin, out, (uint64_t)nout)))
-		complain(tcc_error(ctx), code);
-	for (i = 0; i < nout && !code; i++) {
-		f = find_file(&o->output, m->out_names[i]);
-		snprintf(path, sizeof path, "%s/output_%d.npy", o->output_dir ? o->output_dir : ".", i);
-		if (f || o->output_dir)
-			if ((code = tcc_write_value(f ? f : path, m->out_names[i], &out[i], &err)))
-				complain(err.text, code);
-	}
-	for (i = 0; i < nin; i++)
-		tcc_value_free(&in[i]);
-	tcc_context_free(ctx);
-	tcc_unload(inst);
-	free(in);
-	free(out);
+	while (a.n)
+		free(a.at[--a.n]);
+	free(a.at);
 	return code;
 }
 
 int
 cmd_run(const Options *o)
 {
-	Compilation c = {0};
-	const TccModel *model;
-	int code = 0;
+	return program(o, NULL);
+}
 
-	if (o->nfiles != 1)
-		return complain("run takes one model", X_USAGE);
-	if (!load_model(&c, o, o->files[0], o->target.n ? o->target.at[0] : NULL) || !compile_module(&c, o)
-	 || !(model = model_in_memory(&c, o)))
-		code = c.diag.code ? c.diag.code : X_BUG;
-	else
-		code = run_model(model, c.m, o);
-	compilation_free(&c);
-	return code;
+int
+cmd_bench(const Options *o)
+{
+	return program(o, "--bench");
+}
+
+int
+cmd_profile(const Options *o)
+{
+	return program(o, "--profile");
 }
