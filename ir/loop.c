@@ -131,7 +131,8 @@ l_fold(Module *m, Comb c, Node *buffer, Node *axis, int n, Node *const *idx)
 
 	in[0] = buffer;
 	in[1] = axis;
-	memcpy(in + 2, idx, sizeof *idx * (size_t)n);
+	if (n)
+		memcpy(in + 2, idx, sizeof *idx * (size_t)n);
 	t = (Node){.op = core_op(O_FOLD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 2, .in = in, .n = c};
 	type_range(buffer->type->dtype, &t);
 	return node_make(m, t);
