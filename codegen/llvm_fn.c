@@ -165,6 +165,40 @@ vector(Fn *f, Node *axis, int64_t n, Region *body)
 	return ok;
 }
 
+/* Nodes that a region's loops would become if all were unrolled, from its small constant extents;
+ * more than `most` counts as most + 1. */
+static int
+unrolled_size(Region *r, int most)
+{
+	int64_t n;
+	int size = 0, i, k, in;
+	Node *s;
+
+	for (i = 0; i < r->nresults && size <= most; i++) {
+		s = r->results[i];
+		for (k = 0; k < s->nin && s->code != O_FOR; k++)
+			size += s->in[k]->size > (uint32_t)most ? most + 1 : (int)s->in[k]->size;
+		for (k = 0; k < s->nregions && size <= most; k++) {
+			in = s->regions[k] ? unrolled_size(s->regions[k], most) : 0;
+			if (s->code != O_FOR || s->n == F_VECTOR)
+				size += in;
+			else
+				size += is_int(s->in[0]->in[0], &n) && n <= 16 ? (int)n * in : most + 1;
+		}
+	}
+	return size <= most ? size : most + 1;
+}
+
+enum { SMALL_TRIPS = 8, SMALL_BODY = 160 };
+
+/* Windows of a few taps and the like: a loop would cost more than what it does. */
+static bool
+worth_unrolling(const Fn *f, int64_t n, Region *body)
+{
+	return !f->run && f->c->job->level > 0 && n <= SMALL_TRIPS
+		&& n * unrolled_size(body, SMALL_BODY) <= SMALL_BODY;
+}
+
 static void
 for_(Fn *f, Node *s)
 {
@@ -177,7 +211,7 @@ for_(Fn *f, Node *s)
 		return;
 	if (fixed && s->n == F_VECTOR && vector(f, axis, n, body))
 		return;
-	if (fixed && (n == 1 || (s->n == F_UNROLL && n <= MAX_UNROLL))) {
+	if (fixed && (n == 1 || (s->n == F_UNROLL && n <= MAX_UNROLL) || worth_unrolling(f, n, body))) {
 		unrolled(f, axis, n, body);
 		return;
 	}
