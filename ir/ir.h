@@ -255,6 +255,7 @@ struct Module {
 	bool (*execute)(Module *, int n, Node *const *tensors, Node **constants);
 	struct Interns *interns;
 	Map named;             /* x_named: expression -> symbol */
+	const Loc *building;   /* place of the operator being built: of its tensors */
 };
 Module *module_new(Diag *);
 void module_free(Module *);

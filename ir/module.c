@@ -437,6 +437,8 @@ node_make(Module *m, Node t)
 		if (t.in[i] && t.in[i]->type && t.in[i]->type->kind == T_SCALAR)
 			size += t.in[i]->size;
 	t.size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
+	if (!t.loc && (t.code == O_TENSOR || t.code == O_SCATTER || t.code == O_LOOP || t.code == O_IF || t.code == O_HOST))
+		t.loc = m->building;
 	t.id = m->nnodes++;
 	p = arena_dup(m->arena, &t, sizeof t);
 	if (t.nin)

@@ -358,6 +358,7 @@ graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, i
 	Build b = {.m = m, .op = op, .nin = nin, .attrs = attrs, .nregions = nregions, .regions = (Region **)regions,
 		.nout = nout, .loc = loc};
 	Node *r, *def;
+	const Loc *outer;
 	Require *needs;
 
 	b.in = NEWN(m, Node *, n + 1);
@@ -373,7 +374,10 @@ graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, i
 		return r;
 	}
 	b.nin = n;
+	outer = m->building;
+	m->building = loc;
 	def = op->build ? op->build(&b) : body_expand(&b);
+	m->building = outer;
 	if (!def || m->diag->errors != errors) {
 		if (m->diag->errors == errors)
 			fail(&b, "%s cannot be built", op->name);

@@ -23,7 +23,7 @@ typedef struct Use {
 	struct Use *next;
 } Use;
 
-typedef struct Info { Use *uses; int nuses; bool kept, inlined; const Loc *loc; } Info;
+typedef struct Info { Use *uses; int nuses; bool kept, inlined, has_loop; const Loc *loc; } Info;
 
 typedef struct Inliner { Module *m; Map info, home; } Inliner;
 
@@ -273,8 +273,13 @@ decide(Inliner *f, Node *old, Node *p)
 		once &= u->once && map_get(&f->home, u->user) == map_get(&f->home, old);
 	if (body->size > MAX_BODY && x->nuses > 1)
 		return false;
-	if (loop)
-		return x->nuses == 1 && once && !x->uses->guarded && !x->uses->reduced && x->uses->user->code == O_TENSOR;
+	if (loop) {                              /* one loop an epilogue: two products would share no schedule */
+		if (x->nuses != 1 || !once || x->uses->guarded || x->uses->reduced || x->uses->user->code != O_TENSOR
+		 || info_of(f, x->uses->user)->has_loop)
+			return false;
+		info_of(f, x->uses->user)->has_loop = true;
+		return true;
+	}
 	move = is_movement(body);
 	if (once)
 		return x->nuses == 1 || cost * (x->nuses - 1) <= COST_SHARED || (move && body->size < 24);
