@@ -37,6 +37,18 @@ static void part_text(Job *job, const char *name, FILE *f, char **text, size_t *
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
 
+static const char *kernel_symbol(const Job *job, int k)
+{
+	return symbol(job, job->variant, job->meta->idents[job->meta->twin[k]]);
+}
+
+static void put_kernel(Job *job, CFile *f, int k)
+{
+	if (job->meta->twin[k] == k)
+		cfile_kernel(f, job->m->kernels.at[k], kernel_symbol(job, k),
+			cprint_origin(job->m, job->meta->twin, k));
+}
+
 static int kernel_file(Job *job, int from, int *to, int number)
 {
 	CFile *f = cfile_new(job->m, false);
@@ -44,7 +56,7 @@ static int kernel_file(Job *job, int from, int *to, int number)
 	size_t size, n;
 
 	for (*to = from; *to < job->m->kernels.n && cfile_size(f) < FILE_SIZE; ++*to)
-		cfile_kernel(f, job->m->kernels.at[*to], symbol(job, job->variant, job->meta->idents[*to]));
+		put_kernel(job, f, *to);
 	body = cfile_finish(f, &n);
 	if (!body)
 		return X_BUG;
@@ -102,11 +114,11 @@ static void put_kernels(Job *job, FILE *o)
 	if (!n)
 		return;
 	for (int k = 0; k < n; k++)
-		fprintf(o, "extern TCC_ENTRY TccKernelFn %s;\n",
-			symbol(job, job->variant, job->meta->idents[k]));
+		if (job->meta->twin[k] == k)
+			fprintf(o, "extern TCC_ENTRY TccKernelFn %s;\n", kernel_symbol(job, k));
 	fputs("static TccKernelFn *const kernels[] = {\n", o);
 	for (int k = 0; k < n; k++)
-		fprintf(o, "\t%s,\n", symbol(job, job->variant, job->meta->idents[k]));
+		fprintf(o, "\t%s,\n", kernel_symbol(job, k));
 	fputs("};\n\n", o);
 }
 
@@ -120,28 +132,43 @@ static int image_names(Job *job, int device, const char *names[2])
 	return 2;
 }
 
-/* Device images lie in files that the assembler includes. PTX is text: a 0 belongs to it. */
-static int put_images(Job *job, FILE *o, int device)
+/* An image lies in a file that the assembler includes. PTX is text: a 0 belongs to it. */
+static void put_image(FILE *o, int k, const char *file, bool text)
 {
-	const char *names[2];
-	int n = image_names(job, device, names);
+	fprintf(o, "extern TCC_ENTRY const unsigned char image_%d[], image_%d_end[];\n"
+		"__asm__(\".section .rodata\\n.balign 64\\n.globl image_%d\\nimage_%d:\\n\"\n"
+		"\t\".incbin \\\"kernels.%s.bin\\\"\\n%s.globl image_%d_end\\nimage_%d_end:\\n\"\n"
+		"\t\".byte 0\\n.text\");\n", k, k, k, k, file, text ? ".byte 0\\n" : "", k, k);
+}
 
-	for (int k = 0; k < n; k++)
-		fprintf(o, "extern TCC_ENTRY const unsigned char image_%d[], image_%d_end[];\n"
-			"__asm__(\".section .rodata\\n.balign 64\\n.globl image_%d\\nimage_%d:\\n\"\n"
-			"\t\".incbin \\\"kernels.%s.bin\\\"\\n%s.globl image_%d_end\\nimage_%d_end:\\n\"\n"
-			"\t\".byte 0\\n.text\");\n", k, k, k, k, names[k], k ? ".byte 0\\n" : "", k, k);
-	fprintf(o, "static TccImage images[%d];\n\n"
+static void put_image_table(FILE *o, int n, const char *const *names)
+{
+	fprintf(o, "static TccImage images[%d];\n"
 		"/* Sizes are known when the program is linked, and set when it starts. */\n"
 		"__attribute__((constructor)) static void set_images(void)\n{\n", n);
 	for (int k = 0; k < n; k++)
 		fprintf(o, "\timages[%d] = (TccImage){ \"%s\", image_%d, (uint64_t)(image_%d_end - image_%d) };\n",
 			k, names[k], k, k, k);
-	fputs("}\n\n", o);
-	return n;
+	fputs("}\n", o);
 }
 
-static void put_model(Job *job, FILE *o, int device, int nimages)
+static void put_images(Job *job, FILE *o, int device)
+{
+	const char *names[2];
+	int n = image_names(job, device, names);
+
+	fputs("#ifdef TCC_SIMULATE\n#define IMAGE_KIND TCC_IMAGE_SIM\n", o);
+	put_image(o, 0, "sim", false);
+	put_image_table(o, 1, names);
+	fprintf(o, "#else\n#define IMAGE_KIND %s\n", device == TCC_IMAGE_CUDA ? "TCC_IMAGE_CUDA" :
+		"TCC_IMAGE_HIP");
+	for (int k = 0; k < n; k++)
+		put_image(o, k, names[k], k > 0);
+	put_image_table(o, n, names);
+	fputs("#endif\n\n", o);
+}
+
+static void put_model(Job *job, FILE *o, int device)
 {
 	bool embed = job->meta->nweights && !job->weights_file;
 	const char *model = symbol(job, job->variant, "tcc_model");
@@ -155,7 +182,7 @@ static void put_model(Job *job, FILE *o, int device, int nimages)
 			symbol(job, job->variant + 1, "tcc_model"));
 	fprintf(o, "%sconst TccModel %s = {\n\t.abi_version = TCC_ABI_VERSION,\n",
 		job->variant ? "TCC_ENTRY " : "TCC_EXPORT ", model);
-	fprintf(o, "\t.image_kind = %d,\n\t.machine = ", device);
+	fprintf(o, "\t.image_kind = %s,\n\t.machine = ", device ? "IMAGE_KIND" : "TCC_IMAGE_NONE");
 	put_string(o, job->target_text ? job->target_text : job->machine->name);
 	fprintf(o, ",\n\t.meta = meta,\n\t.meta_size = sizeof meta,\n");
 	if (embed)
@@ -164,8 +191,8 @@ static void put_model(Job *job, FILE *o, int device, int nimages)
 	if (job->m->kernels.n && !device)
 		fputs("\t.kernels = kernels,\n", o);
 	fputs("\t.plan = plan,\n", o);
-	if (nimages)
-		fprintf(o, "\t.images = images,\n\t.nimages = %d,\n", nimages);
+	if (device)
+		fputs("\t.images = images,\n\t.nimages = sizeof images / sizeof *images,\n", o);
 	if (next)
 		fprintf(o, "\t.next = &%s,\n", symbol(job, job->variant + 1, "tcc_model"));
 	fputs("};\n", o);
@@ -180,7 +207,7 @@ static int model_file(Job *job, int device, bool kernels)
 	size_t size, n;
 
 	for (int k = 0; kernels && k < job->m->kernels.n; k++)
-		cfile_kernel(f, job->m->kernels.at[k], symbol(job, job->variant, job->meta->idents[k]));
+		put_kernel(job, f, k);
 	cfile_plan(f, job->m->plan, "plan");
 	body = cfile_finish(f, &n);
 	if (!body)
@@ -192,10 +219,11 @@ static int model_file(Job *job, int device, bool kernels)
 	fwrite(body, 1, n, o);
 	free(body);
 	put_meta(o, job->meta);
-	int nimages = device ? put_images(job, o, device) : 0;
-	if (!device)
+	if (device)
+		put_images(job, o, device);
+	else
 		put_kernels(job, o);
-	put_model(job, o, device, nimages);
+	put_model(job, o, device);
 	part_text(job, "model.c", o, &text, &size);
 	return X_OK;
 }

@@ -104,6 +104,8 @@ typedef struct Meta {
 	int nweights;
 	WeightPart *weights;   /* by offset; gaps are zero */
 	char **idents;         /* per kernel: unique C identifier, "k3_conv_relu" */
+	int *twin;             /* per kernel: the first with the same code, whose identifier is the symbol;
+	                        * itself where code is not printed */
 } Meta;
 
 const Meta *meta_get(Job *);                 /* NULL after an error; owned by the job */

@@ -529,10 +529,10 @@ static void wrapped(FILE *o, const char *text)
 		fputc('\n', o);
 }
 
-static void kernel_comment(CFile *f, const Kernel *k, const char *name)
+static void kernel_comment(CFile *f, const Kernel *k, const char *name, const Loc *from)
 {
 	fputs("/*\n", f->out);
-	const char *nodes = loc_text(f->m, k->loc, 12);
+	const char *nodes = loc_text(f->m, from, 12);
 	wrapped(f->out, arena_printf(f->m->arena, "%s%s%s", name, *nodes ? ": " : "", nodes));
 	if (k->schedule)
 		wrapped(f->out, k->schedule);
@@ -614,11 +614,10 @@ static void fold_memory(CFn *c, Region *body)
 	free(all);
 }
 
-void cfile_kernel(CFile *f, const Kernel *k, const char *name)
+static void kernel_function(CFile *f, const Kernel *k, const char *name)
 {
 	CFn c = { .f = f, .o = f->out, .indent = 1, .k = k };
 
-	kernel_comment(f, k, name);
 	if (f->gpu) {
 		gpu_params(&c, k, name);
 		if (!static_shared(k))
@@ -630,6 +629,49 @@ void cfile_kernel(CFile *f, const Kernel *k, const char *name)
 	region(&c, k->body);
 	fputs("}\n\n", f->out);
 	fn_free(&c);
+}
+
+void cfile_kernel(CFile *f, const Kernel *k, const char *name, const Loc *from)
+{
+	kernel_comment(f, k, name, from);
+	kernel_function(f, k, name);
+}
+
+static bool same_text(const CFile *a, const CFile *b)
+{
+	return a->size == b->size && memcmp(a->text, b->text, a->size) == 0;
+}
+
+int *cprint_twins(Module *m, bool gpu)
+{
+	int n = m->kernels.n, *twin = NEWN(m, int, n + 1);
+	CFile **f = NEWN(m, CFile *, n + 1);
+
+	for (int k = 0; k < n; k++) {
+		const Kernel *kn = m->kernels.at[k];
+		f[k] = cfile_new(m, gpu);
+		kernel_function(f[k], kn, "kernel");
+		fprintf(f[k]->out, "%lld %d", (long long)kn->shared, kn->nerrors);
+		fflush(f[k]->out);
+		for (twin[k] = 0; twin[k] < k; twin[k]++)
+			if (twin[twin[k]] == twin[k] && same_text(f[twin[k]], f[k]))
+				break;
+	}
+	for (int k = 0; k < n; k++) {
+		size_t size;
+		free(cfile_finish(f[k], &size));
+	}
+	return twin;
+}
+
+const Loc *cprint_origin(Module *m, const int *twin, int k)
+{
+	const Loc *all = NULL;
+
+	for (int i = k; i < m->kernels.n; i++)
+		if (twin[i] == k)
+			all = loc_union(m, all, ((const Kernel *)m->kernels.at[i])->loc);
+	return all;
 }
 
 void cfile_sim_entry(CFile *f, const Kernel *k, const char *name)

@@ -22,8 +22,13 @@ typedef struct CFile {
 } CFile;
 
 CFile *cfile_new(Module *, bool gpu);
-/* One kernel as a function of that name: a TccKernelFn, or a device kernel. */
-void cfile_kernel(CFile *, const Kernel *, const char *name);
+/* One kernel as a function of that name: a TccKernelFn, or a device kernel. from: the nodes that it
+ * is said to come from. */
+void cfile_kernel(CFile *, const Kernel *, const char *name, const Loc *from);
+/* Per kernel of the module the first one that prints the same, in the arena. */
+int *cprint_twins(Module *, bool gpu);
+/* Where kernel k and its twins come from. */
+const Loc *cprint_origin(Module *, const int *twin, int k);
 /* A helper function of scalars (carry nodes) with that value, before the kernels. */
 void cfile_function(CFile *, const char *name, int nin, Node *const *params, Node *value);
 /* The simulator's entry of a device kernel (TCC_SIM_ENTRY). */

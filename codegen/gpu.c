@@ -14,10 +14,17 @@ char *gpu_source(Job *job, bool sim, size_t *size)
 	char *text = NULL, *body;
 	size_t n;
 
-	for (int k = 0; k < job->m->kernels.n; k++) {
-		cfile_kernel(f, job->m->kernels.at[k], job->meta->idents[k]);
-		if (sim)
-			cfile_sim_entry(f, job->m->kernels.at[k], job->meta->idents[k]);
+	const int *twin = job->meta->twin;
+	for (int k = 0; k < job->m->kernels.n; k++)
+		if (twin[k] == k)
+			cfile_kernel(f, job->m->kernels.at[k], job->meta->idents[k],
+				cprint_origin(job->m, twin, k));
+	if (sim) {
+		fputs("#ifdef TCC_SIM\n", f->out);
+		for (int k = 0; k < job->m->kernels.n; k++)
+			if (twin[k] == k)
+				cfile_sim_entry(f, job->m->kernels.at[k], job->meta->idents[k]);
+		fputs("#endif\n", f->out);
 	}
 	body = cfile_finish(f, &n);
 	if (!body)
@@ -85,7 +92,9 @@ void gpu_report(Job *job)
 {
 	for (int k = 0; job->use && k < job->m->kernels.n; k++) {
 		const Kernel *kn = job->m->kernels.at[k];
-		if (job->use[k].spills)
+		if (job->meta->twin[k] != k)
+			job->use[k] = job->use[job->meta->twin[k]];
+		else if (job->use[k].spills)
 			diag_warn(job->m->diag, kn->loc, "kernel %s spills %d bytes of registers for %s (%s)",
 				job->meta->idents[k], job->use[k].spills, job->machine->name,
 				kn->schedule ? kn->schedule : "");

@@ -110,7 +110,7 @@ static int emit(Job *job)
 
 	if (job->simulate)
 		return sim_image(job);
-	char *text = gpu_source(job, false, &size);
+	char *text = gpu_source(job, job->kind == EMIT_SRC, &size);
 	if (!text)
 		return X_BUG;
 	job_part(job, PART_TEXT, "kernels.hip", text, size);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "codegen.h"
+#include "cprint.h"
 #include "runtime/abi.h"
 
 _Static_assert(BUF_ARENA == (int)TCC_BUF_ARENA && BUF_OUTPUT == (int)TCC_BUF_OUTPUT
@@ -297,7 +298,7 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	name = arena_printf(l->m->arena, "k%d_%s", i, id);
 	l->meta->idents[i] = name;
 	r.name = str(l, k->name);
-	r.symbol = str(l, name);
+	r.symbol = str(l, l->meta->idents[l->meta->twin[i]]);
 	r.nodes = str(l, nodes_text(l->m, k->loc));
 	r.nbufs = (uint32_t)k->nbufs;
 	r.nsyms = (uint32_t)k->nsyms;
@@ -406,6 +407,19 @@ finish(Lay *l)
 	l->meta->size = out.n;
 }
 
+static int *
+twins(Job *job)
+{
+	int i, n = job->m->kernels.n, *twin;
+
+	if (job->machine->kind != M_CPU || job->kind == EMIT_SRC)
+		return cprint_twins(job->m, machine_gpu(job->machine));
+	twin = NEWN(job->m, int, n + 1);
+	for (i = 0; i < n; i++)
+		twin[i] = i;
+	return twin;
+}
+
 const Meta *
 meta_get(Job *job)
 {
@@ -419,6 +433,7 @@ meta_get(Job *job)
 	if (!l.meta)
 		abort();
 	l.meta->idents = NEWN(job->m, char *, n + 1);
+	l.meta->twin = twins(job);
 	/* texts of check() come first: the plan counts them from 0 */
 	for (i = 0; plan && i < plan->ntexts; i++)
 		text(&l, plan->texts[i]);

@@ -23,6 +23,15 @@ static void add_all(Command *c, const char *const *args)
 		command_add(c, args[k]);
 }
 
+void sim_flags(const Machine *t, FILE *o)
+{
+	for (int k = 0; common[k]; k++)
+		fprintf(o, "%s%s", k ? " " : "", common[k]);
+	for (int k = 0; traced[k]; k++)
+		fprintf(o, " %s", traced[k]);
+	fprintf(o, " -Dtcc_warp=%d", t->warp);
+}
+
 static int compile(Job *job, const Work *w)
 {
 	Command c = { .what = "the simulator" };

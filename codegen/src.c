@@ -15,7 +15,7 @@
 typedef struct Folder {
 	Job *job;
 	const char *path;
-	FILE *objects;         /* the Makefile's list */
+	FILE *objects, *sim;   /* the Makefile's lists: of the program, of the simulated one */
 	int code;
 } Folder;
 
@@ -34,10 +34,10 @@ static void put_file(Folder *f, const char *name, const void *data, size_t size)
 	}
 }
 
-static void put_object(Folder *f, const char *name)
+static void put_object(FILE *list, const char *name)
 {
 	const char *dot = strrchr(name, '.');
-	fprintf(f->objects, " \\\n\t%.*s.o", (int)(dot - name), name);
+	fprintf(list, " \\\n\t%.*s.o", (int)(dot - name), name);
 }
 
 static bool ends(const char *s, const char *tail)
@@ -51,7 +51,7 @@ static bool begins(const char *s, const char *head)
 	return !strncmp(s, head, strlen(head));
 }
 
-/* Does this target's program need the file of the runtime? The simulator never. */
+/* Does this target's program need the file of the runtime? */
 static bool wanted(const Job *job, const char *name)
 {
 	bool gpu = machine_gpu(job->machine), cuda = job->machine->kind == M_CUDA;
@@ -64,14 +64,24 @@ static bool wanted(const Job *job, const char *name)
 	return begins(name, "runtime/");
 }
 
+/* And the program that runs a GPU's kernels in the simulator? */
+static bool wanted_sim(const Job *job, const char *name)
+{
+	return machine_gpu(job->machine) && begins(name, "runtime/") &&
+		!begins(name, "runtime/gpu_cuda") && !begins(name, "runtime/gpu_hip");
+}
+
 static void put_runtime(Folder *f)
 {
 	for (const struct tcc_embed *e = tcc_embed; e->name; e++) {
-		if (!wanted(f->job, e->name))
+		bool real = wanted(f->job, e->name), sim = wanted_sim(f->job, e->name);
+		if (!real && !sim)
 			continue;
 		put_file(f, ends(e->name, "/tcc_dev.h") ? "tcc_dev.h" : e->name, e->data, e->size);
-		if (ends(e->name, ".c"))
-			put_object(f, e->name);
+		if (real && ends(e->name, ".c"))
+			put_object(f->objects, e->name);
+		if (sim && ends(e->name, ".c"))
+			put_object(f->sim, e->name);
 	}
 }
 
@@ -83,7 +93,7 @@ static void put_parts(Folder *f)
 			continue;
 		put_file(f, p->name, p->data, p->size);
 		if (ends(p->name, ".c"))
-			put_object(f, p->name);
+			put_object(f->objects, p->name);
 	}
 }
 
@@ -136,7 +146,38 @@ static const char hip_rules[] =
 	"kernels.%s.bin: kernels.hip tcc_dev.h\n"
 	"\t$(HIPCC) $(HIPFLAGS) --offload-arch=$(ARCH) -o $@ kernels.hip\n";
 
-static void put_makefile(Folder *f, const char *objects)
+static const char sim_rules[] =
+	"\n"
+	"# The same program with its kernels in the simulator, which needs clang and no GPU.\n"
+	"SIMCC = clang-22\n"
+	"SIMFLAGS = %s\n"
+	"SIMOBJS = model.sim.o%s\n"
+	"\n"
+	"simulated: $(SIMOBJS)\n"
+	"\t$(CC) $(CFLAGS) -rdynamic -o $@ $(SIMOBJS) $(LDFLAGS) -lpthread -ldl -lm\n"
+	"\n"
+	"model.sim.o: model.c kernels.sim.bin\n"
+	"\t$(CC) $(FLAGS) $(CFLAGS) -DTCC_SIMULATE -c -o $@ model.c\n"
+	"\n"
+	"kernels.sim.bin: %s tcc_dev.h\n"
+	"\t$(SIMCC) $(SIMFLAGS) -I. -o $@ %s\n";
+
+static void put_sim_rules(Folder *f, FILE *o, const char *objects)
+{
+	const char *kernels = f->job->machine->kind == M_CUDA ? "kernels.cu" : "kernels.hip";
+	char *flags = NULL;
+	size_t size;
+	FILE *t = open_memstream(&flags, &size);
+
+	if (!t)
+		abort();
+	sim_flags(f->job->machine, t);
+	fclose(t);
+	fprintf(o, sim_rules, flags, objects, kernels, kernels);
+	free(flags);
+}
+
+static void put_makefile(Folder *f, const char *objects, const char *sim)
 {
 	const Machine *t = f->job->machine;
 	const char *name = f->job->prefix ? f->job->prefix : "model", *arch = t->name;
@@ -148,11 +189,13 @@ static void put_makefile(Folder *f, const char *objects)
 		abort();
 	fprintf(o, head, t->kind == M_CUDA ? ", NVCC" : t->kind == M_HIP ? ", HIPCC" : "");
 	fprintf(o, "OBJS =%s\n", objects);
-	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name, machine_gpu(t) ? " kernels.*.bin" : "");
+	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name, machine_gpu(t) ? " simulated $(SIMOBJS) kernels.*.bin" : "");
 	if (t->kind == M_CUDA)
 		fprintf(o, cuda_rules, arch, arch, arch + 3, arch, arch + 3);
 	else if (t->kind == M_HIP)
 		fprintf(o, hip_rules, arch, arch, arch);
+	if (machine_gpu(t))
+		put_sim_rules(f, o, sim);
 	fclose(o);
 	put_file(f, "Makefile", text, size);
 	free(text);
@@ -171,8 +214,8 @@ static void put_weights(Folder *f)
 int src_link(Job *job, int n, const char *path)
 {
 	Folder f = { .job = job, .path = path };
-	char *objects = NULL;
-	size_t size;
+	char *objects = NULL, *sim = NULL;
+	size_t size, sim_size;
 
 	if (n != 1) {
 		diag_error(job->m->diag, X_USAGE, NULL, "--emit src takes one target");
@@ -183,13 +226,16 @@ int src_link(Job *job, int n, const char *path)
 		return X_TOOL;
 	}
 	f.objects = open_memstream(&objects, &size);
-	if (!f.objects)
+	f.sim = open_memstream(&sim, &sim_size);
+	if (!f.objects || !f.sim)
 		abort();
 	put_parts(&f);
 	put_runtime(&f);
 	fclose(f.objects);
-	put_makefile(&f, objects);
+	fclose(f.sim);
+	put_makefile(&f, objects, sim);
 	free(objects);
+	free(sim);
 	put_weights(&f);
 	return f.code;
 }

@@ -57,5 +57,6 @@ bool cuda_nvrtc(int *major, int *minor, char *where, size_t size);
 const char *clang_name(void);                        /* the clang that is there, or the wanted one */
 /* Emits a job of a GPU target for the simulator: image and host part. */
 int sim_image(Job *);
+void sim_flags(const Machine *, FILE *);             /* clang's, with all checks */
 
 #endif

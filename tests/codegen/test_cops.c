@@ -129,7 +129,7 @@ static char *print_all(bool gpu)
 	size_t n;
 
 	for (int k = 0; k < ncases; k++) {
-		cfile_kernel(f, cases[k].k, cases[k].name);
+		cfile_kernel(f, cases[k].k, cases[k].name, NULL);
 		if (gpu)
 			cfile_sim_entry(f, cases[k].k, cases[k].name);
 	}

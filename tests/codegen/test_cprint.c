@@ -65,7 +65,7 @@ static TccKernelFn *cpu(Module *m, Kernel *k, const char *cc)
 	char entry[256];
 	size_t n;
 
-	cfile_kernel(f, k, k->name);
+	cfile_kernel(f, k, k->name, k->loc);
 	char *text = cfile_finish(f, &n);
 	ck_assert_ptr_nonnull(text);
 	snprintf(entry, sizeof entry, "\nvoid *const entry = (void *)%s;\n", k->name);
@@ -92,7 +92,7 @@ static SimKernel *gpu(Module *m, Kernel *k)
 	char full[2048];
 	size_t n;
 
-	cfile_kernel(f, k, k->name);
+	cfile_kernel(f, k, k->name, k->loc);
 	cfile_sim_entry(f, k, k->name);
 	char *text = cfile_finish(f, &n);
 	ck_assert_ptr_nonnull(text);
