@@ -177,10 +177,22 @@ static void put_sim_rules(Folder *f, FILE *o, const char *objects)
 	free(flags);
 }
 
+/* The program is called as the model, unless a file or goal of the Makefile is. */
+static const char *program_name(const Job *job)
+{
+	static const char *const taken[] = { "runtime", "clean", "simulated" };
+	const char *name = job->prefix ? job->prefix : "model";
+
+	for (size_t k = 0; k < sizeof taken / sizeof *taken; k++)
+		if (!strcmp(name, taken[k]))
+			return arena_printf(job->m->arena, "%s_program", name);
+	return name;
+}
+
 static void put_makefile(Folder *f, const char *objects, const char *sim)
 {
 	const Machine *t = f->job->machine;
-	const char *name = f->job->prefix ? f->job->prefix : "model", *arch = t->name;
+	const char *name = program_name(f->job), *arch = t->name;
 	char *text = NULL;
 	size_t size;
 	FILE *o = open_memstream(&text, &size);
