@@ -370,12 +370,12 @@ Kernel *
 contract_cpu(Sched *s, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0], *p, *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2], *digit[MAX_RANK + 2], *mt = NULL;
+	Node *t = g->members[0], *v, *p, *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2], *digit[MAX_RANK + 2], *mt = NULL;
 	Module *m = s->m;
-	KB kb;
+	KB kb = kb_new(s, g->loc);
 	Tile tl = {0};
+	Nest nest;
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
-	Storage *st;
 	Node *outer[MAX_RANK], *mext = NULL;
 	Map map = {0};
 	int i, d, nouter = 0, n = 0;
@@ -383,21 +383,19 @@ contract_cpu(Sched *s, Group *g)
 
 	if (!contraction_of(s, t, &c))
 		return NULL;
-	kb = kb_new(s, g->loc);
-	st = storage_of(s, t);
-	tl = (Tile){.kb = &kb, .c = &c, .t = t, .body = t->in[t->nin - 1], .lanes = lanes_of(s, c.reduce->type->dtype)};
+	nest = nest_of(&kb, t);
+	v = t_tensor(m, nest.n, nest.axis, nest.body);   /* neighbours merged: the same product, fewer axes */
+	if (v->code != O_TENSOR || !contraction_of(s, v, &c))
+		return NULL;
+	tl = (Tile){.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};
 	tl.vecs = c.nr / tl.lanes;
 	/* the row axis: the fastest of those that only a reads */
-	for (i = rank_of(t); i-- > 0;) {
-		Node *ax = t->in[st->order[i]];
-		if (!tl.m && ax != c.n && !is_intv(ax->in[0], 1) && contains(c.ea, ax) && !contains(c.eb, ax))
-			tl.m = ax;
-	}
-	for (i = 0; i < rank_of(t); i++) {
-		Node *ax = t->in[st->order[i]];
-		if (ax != c.n && ax != tl.m && !is_intv(ax->in[0], 1))
-			outer[nouter++] = ax;
-	}
+	for (i = nest.n; i-- > 0;)
+		if (!tl.m && nest.axis[i] != c.n && contains(c.ea, nest.axis[i]) && !contains(c.eb, nest.axis[i]))
+			tl.m = nest.axis[i];
+	for (i = 0; i < nest.n; i++)
+		if (nest.axis[i] != c.n && nest.axis[i] != tl.m)
+			outer[nouter++] = nest.axis[i];
 	ext[n++] = x_ceildiv(m, c.n->in[0], x_idx(m, c.nr));
 	for (i = 0; i < nouter; i++)
 		ext[n++] = outer[i]->in[0];
@@ -419,11 +417,8 @@ contract_cpu(Sched *s, Group *g)
 		mt = digit[n - 1];
 	for (i = 0; i < nouter; i++)
 		map_put(&map, outer[i], digit[i + 1]);
-	for (i = 0; i + 1 < t->nin; i++)
-		if (is_intv(t->in[i]->in[0], 1))
-			map_put(&map, t->in[i], x_idx(m, 0));
 	for (d = 0; d < rank_of(t); d++)
-		tl.idx[d] = map_get(&map, t->in[d]) ? map_get(&map, t->in[d]) : t->in[d];
+		tl.idx[d] = subst(m, nest.out_idx[d], &map, false);
 	tl.body = subst(m, tl.body, &map, false);
 	c.reduce = subst(m, c.reduce, &map, false);
 	c.ea = subst(m, c.ea, &map, false);

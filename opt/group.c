@@ -35,6 +35,33 @@ is_contraction(Node *t)
 	return yes;
 }
 
+static bool
+reads_reduced(Node **list, int n, const Node *read)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE && contains(list[i], read))
+			return true;
+	return false;
+}
+
+/* Sums over a sliding window (depthwise convolution, pooling): its lanes are chosen by layout. */
+static bool
+is_window(Node *t)
+{
+	Node **list, *r;
+	int i, k, n;
+	bool yes = false;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && !yes; i++)
+		for (r = list[i], k = 1; r->code == O_READ && k < r->nin && !yes; k++)
+			yes = r->in[k]->code == O_ADD && reads_reduced(list, n, r);
+	free(list);
+	return yes;
+}
+
 static int64_t
 size_from(const Node *t, int from)
 {
@@ -162,7 +189,7 @@ place(Grouper *q, Node *t)
 	Group *g, *best = NULL;
 	int i, n, k, bestk = 0;
 
-	if (t->code != O_TENSOR || is_contraction(t)) {
+	if (t->code != O_TENSOR || is_contraction(t) || is_window(t)) {
 		new_group(q, t);
 		return;
 	}
@@ -170,7 +197,7 @@ place(Grouper *q, Node *t)
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
 			continue;
-		if (g->members[0]->code != O_TENSOR || is_contraction(g->members[0]))
+		if (g->members[0]->code != O_TENSOR || is_contraction(g->members[0]) || is_window(g->members[0]))
 			continue;
 		if (fits(q, g, t, &k) && k > bestk && !around(g, t)) {
 			best = g;

@@ -11,7 +11,7 @@
  * as long as the addresses stay affine.
  */
 #include <stdlib.h>
-#include "opt.h"
+#include "sched.h"
 
 enum { COST_CHEAP = 2, COST_SHARED = 10, MAX_BODY = 600 };
 
@@ -257,6 +257,22 @@ stays_affine(Module *m, Node *p, Use *u)
 	return ok;
 }
 
+/* Is the read an operand of a sum of products with reuse? Those want plain addresses. */
+static bool
+feeds_product(Use *u)
+{
+	Node **list, *body = u->user->in[u->user->nin - 1];
+	int i, n;
+	bool yes = u->user->code != O_TENSOR;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n && !yes; i++)
+		yes = list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && contains(list[i], u->read)
+			&& contraction_reuse(u->user, list[i]);
+	free(list);
+	return yes;
+}
+
 static bool
 decide(Inliner *f, Node *old, Node *p)
 {
@@ -286,7 +302,7 @@ decide(Inliner *f, Node *old, Node *p)
 	for (u = x->uses; u; u = u->next) {
 		if (u->once)
 			continue;
-		if (u->reduced && !(move && stays_affine(f->m, p, u)))
+		if (u->reduced && !(move && (!feeds_product(u) || stays_affine(f->m, p, u))))
 			return false;
 		if (!move && cost > COST_CHEAP)
 			return false;
