@@ -451,6 +451,7 @@ struct Kernel {
 	int64_t shared;        /* bytes of shared memory */
 	Node *scratch;         /* bytes of stack buffers per thread of the pool, a host expression; NULL: none */
 	double flops, bytes;   /* per unit of grid[0] * grid[1] * grid[2], estimated */
+	Node *cost;            /* flops as a host expression, where they depend on sizes; NULL: as above */
 	const char *schedule;  /* "class=map, vector=16": printed */
 	const Loc *loc;
 	const char **errors;   /* texts for bound: error number k+1 is errors[k] */

@@ -6,6 +6,7 @@
  * row: one parallel loop over the shared outer axes; the members one after another, their rows in
  * registers or in private memory; reductions along contiguous axes in lanes (loops.c).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
@@ -298,6 +299,7 @@ schedule_map(Sched *s, Group *g)
 			vector_loop(&kb, in, len, w, map_body, &c);
 			ext = total;
 			units = BLOCK;
+			kb.k->cost = x_muli(m, x_min(m, x_idx(m, BLOCK), inner), (int64_t)ceil(cost));
 		} else {
 			p = x_axis(m, ext);
 			decode(&kb, &nest, nest.n, p);
@@ -398,7 +400,7 @@ schedule_rows(Sched *s, Group *g)
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
-	Node *shared[MAX_RANK], *p, *rest, *ext, *n = x_idx(m, 1);
+	Node *shared[MAX_RANK], *p, *rest, *ext, *n = x_idx(m, 1), *size;
 	int64_t stack = 0;
 	int i, k;
 	double cost = 0, units;
@@ -415,8 +417,12 @@ schedule_rows(Sched *s, Group *g)
 	for (k = 0; k < g->n; k++) {
 		row_member(&kb, in, g->members[k], g->nouter, shared, g->local[k], &stack);
 		units = 1;
-		for (i = g->nouter; i < rank_of(g->members[k]); i++)
+		size = x_idx(m, (int64_t)ceil(element_cost(g->members[k]->in[g->members[k]->nin - 1])));
+		for (i = g->nouter; i < rank_of(g->members[k]); i++) {
 			units *= const_or(dim_of(g->members[k], i), 128);
+			size = x_mul(m, size, dim_of(g->members[k], i));
+		}
+		kb.k->cost = kb.k->cost ? x_add(m, kb.k->cost, size) : size;
 		cost += units * element_cost(g->members[k]->in[g->members[k]->nin - 1]);
 	}
 	kb.k->flops = cost;

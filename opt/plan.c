@@ -387,7 +387,8 @@ launch(Planner *p, Region *out, Kernel *k, Vec *tensors)
 	p->step++;
 	for (i = 0; i < 3; i++)
 		v[n++] = host(p, out, k->grid[i]);
-	v[n++] = x_idx(p->m, k->flops < 1 ? 1 : k->flops > 1e15 ? (int64_t)1e15 : (int64_t)k->flops);
+	v[n++] = k->cost ? host(p, out, k->cost)
+		: x_idx(p->m, k->flops < 1 ? 1 : k->flops > 1e15 ? (int64_t)1e15 : (int64_t)k->flops);
 	for (i = 0; i < k->nbufs; i++) {
 		touch(p, tensors->at[i]);
 		v[n++] = x_idx(p->m, storage_of(p->s, tensors->at[i])->id);
