@@ -755,6 +755,43 @@ START_TEST(artefacts)
 }
 END_TEST
 
+/* Two machines in one shared object; the one that this CPU lacks is passed over. */
+START_TEST(variants)
+{
+	char dir[] = "/tmp/tcc-test.XXXXXX", path[64];
+	const char *old = target;
+	Ctx c[2];
+	Job jobs[2];
+	const TccModel *model;
+	void *lib;
+	int k;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof path, "%s/m.so", dir);
+	for (k = 0; k < 2; k++) {
+		target = k ? "x86-64-v2" : "graniterapids";
+		small_model(&c[k], 1);
+		jobs[k] = c[k].job;
+		jobs[k].kind = EMIT_SO;
+		jobs[k].variant = k;
+		jobs[k].nvariants = 2;
+		ck_assert_int_eq(codegen_emit(&jobs[k]), X_OK);
+	}
+	target = old;
+	ck_assert_int_eq(codegen_link(jobs, 2, path), X_OK);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	ck_assert_msg(lib != NULL, "%s", dlerror());
+	model = dlsym(lib, "small_tcc_model");
+	ck_assert_ptr_nonnull(model->next);
+	ck_assert_ptr_null(model->next->next);
+	run_small(model, 20, TCC_OK);
+	for (k = 0; k < 2; k++) {
+		job_free(&jobs[k]);
+		module_free(c[k].m);
+	}
+}
+END_TEST
+
 int
 main(int argc, char **argv)
 {
@@ -778,6 +815,9 @@ main(int argc, char **argv)
 	tcase_add_loop_test(t, lanes, 0, sizeof shapes / sizeof *shapes);
 	tcase_add_loop_test(t, plan, 0, 2);
 	tcase_add_loop_test(t, artefacts, 0, 6);
+#ifdef __x86_64__
+	tcase_add_test(t, variants);
+#endif
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
