@@ -10,8 +10,9 @@
  * A scalar body is a program of slots, operands first. A slot's value holds for one setting of the
  * axes it depends on: each group of axes (those of the tensor, those of a reduce, those of an iter)
  * has an epoch that changes with its axes, and a slot remembers the epoch of the innermost group it
- * depends on. Evaluation is on demand, so that a select evaluates the chosen side only, and by an
- * explicit stack, since expressions may be deep.
+ * depends on. What a slot always needs is computed in one list, in order; the side of a select that
+ * is chosen, and the body of a loop for each setting of its axes, have lists of their own. A stack
+ * holds the lists and loops under way, since expressions may be deep.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -42,12 +43,16 @@ typedef struct Slot {
 	Val *tensor;           /* of a read */
 } Slot;
 
+/* Slots that one slot always needs, and it, in order. */
+typedef struct List { int *at, n; } List;
+
 typedef struct Prog {
 	Slot *slot; int n;
 	int *args; int nargs;
 	int *root; int nroots;
 	uint64_t *epoch; int ngroups;   /* 0: no axes, 1: the axes of the tensor, then reduces and iters */
 	int *own;              /* per slot: the group of a reduce or iter */
+	List *list;            /* per slot: made when first wanted */
 	int axis[MAX_RANK * 2], naxes;  /* slots of the outer axes; -1: not used */
 } Prog;
 
@@ -55,7 +60,8 @@ typedef struct Sym { int64_t v; int level; } Sym;
 
 typedef struct Env { struct Env *up; int level, outer; Map vals; const Region *region; } Env;
 
-typedef struct Frame { int slot, state; Num acc; int64_t at[MAX_RANK * 2]; } Frame;
+/* A list under way (next: position in it), or a reduce or iter. */
+typedef struct Frame { int slot, next; bool loop; Num acc; int64_t at[MAX_RANK * 2]; } Frame;
 
 typedef struct Eval {
 	Module *m;
@@ -330,6 +336,7 @@ static Prog *compile(Node *const *roots, int nroots, Node *const *axes, int naxe
 	Node **list = scalars(roots, nroots, &index, &p->n);
 	int nargs = 0;
 	p->slot = zeroed((size_t)p->n, sizeof *p->slot);
+	p->list = zeroed((size_t)p->n, sizeof *p->list);
 	for (int i = 0; i < p->n; i++)
 		nargs += list[i]->nin + 1;
 	p->args = zeroed((size_t)nargs, sizeof *p->args);
@@ -360,6 +367,9 @@ static Prog *compile(Node *const *roots, int nroots, Node *const *axes, int naxe
 
 static void prog_free(Prog *p)
 {
+	for (int i = 0; i < p->n; i++)
+		free(p->list[i].at);
+	free(p->list);
 	free(p->slot);
 	free(p->args);
 	free(p->root);
@@ -395,25 +405,60 @@ static void set(Prog *p, int slot, Num v)
 	p->slot[slot].stamp = p->epoch[p->slot[slot].group];
 }
 
-static void push(Eval *e, int slot)
+static void push(Eval *e, int slot, bool loop)
 {
 	if (e->depth == e->cap)
 		e->stack = grow(e->stack, sizeof *e->stack * (size_t)(e->cap = e->cap ? e->cap * 2 : 64));
-	e->stack[e->depth].slot = slot;
-	e->stack[e->depth++].state = 0;
+	Frame *f = &e->stack[e->depth++];
+	f->slot = slot;
+	f->loop = loop;
+	f->next = 0;
 }
 
-/* The first operand from `from` on that has no value yet, pushed; false if all have one. */
-static bool need_operands(Eval *e, Prog *p, const Slot *s, int from)
+/* Operand k of the slot, if the slot cannot do without it: not the sides of a select, the body of
+ * a loop, its axes (whose extents it needs) and its carried value. */
+static int strict(const Prog *p, const Slot *s, int k)
 {
-	for (int k = from; k < s->nin; k++) {
-		int a = p->args[s->in + k];
-		if (a >= 0 && !fresh(p, a)) {
-			push(e, a);
-			return true;
+	int a = p->args[s->in + k];
+	OpCode code = s->e->code;
+	if ((code == O_SELECT && k > 0) || (code == O_REDUCE && k == s->nin - 1) ||
+			(code == O_ITER && (k == 1 || k == 3)) || code == O_AXIS)
+		return -1;
+	if (binds(s->e) && k < s->nin - 1 && a >= 0 && p->slot[a].e->code == O_AXIS)
+		return p->args[p->slot[a].in];
+	return a;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+static const List *list_of(Prog *p, int slot)
+{
+	List *l = &p->list[slot];
+	int done = 0, cap = 16;
+	if (l->at)
+		return l;
+	Map seen = { 0 };
+	l->at = grow(NULL, sizeof *l->at * (size_t)cap);
+	l->at[l->n++] = slot;
+	map_put(&seen, p->slot[slot].e, l);
+	while (done < l->n) {
+		const Slot *s = &p->slot[l->at[done++]];
+		for (int k = 0; k < s->nin; k++) {
+			int a = strict(p, s, k);
+			if (a < 0 || map_get(&seen, p->slot[a].e))
+				continue;
+			map_put(&seen, p->slot[a].e, l);
+			if (l->n == cap)
+				l->at = grow(l->at, sizeof *l->at * (size_t)(cap *= 2));
+			l->at[l->n++] = a;
 		}
 	}
-	return false;
+	map_free(&seen);
+	qsort(l->at, (size_t)l->n, sizeof *l->at, by_number);    /* slots stand in order of need */
+	return l;
 }
 
 /* Starts the next program run: symbols and tensors are looked up again. */
@@ -517,130 +562,113 @@ static bool step(int64_t *at, const int64_t *extent, int n)
 	return false;
 }
 
-/* states: 0 extents wanted, 1 first value wanted, 2 further ones */
+static void finish_loop(Eval *e, Prog *p, int slot, Num v)
+{
+	set(p, slot, v);
+	e->depth--;
+}
+
+static void next_round(Eval *e, Prog *p, int slot, int body)
+{
+	enter(e, p, p->own[slot]);
+	if (!fresh(p, body))
+		push(e, body, false);
+}
+
+/* next: 0 at first, 1 when the first value is there, 2 later */
 static void run_reduce(Eval *e, Prog *p, Frame *f)
 {
 	Slot *s = &p->slot[f->slot];
 	int n = s->nin - 1, body = p->args[s->in + n], slot = f->slot;
 	int64_t extent[MAX_RANK * 2];
 	DType d = s->e->type->dtype;
+	bool any = true;
 	for (int k = 0; k < n; k++) {
-		Slot *axis = &p->slot[p->args[s->in + k]];
-		int x = p->args[axis->in];
-		if (!fresh(p, x)) {
-			push(e, x);
-			return;
-		}
-		extent[k] = p->slot[x].v.i;
+		extent[k] = p->slot[p->args[p->slot[p->args[s->in + k]].in]].v.i;
+		any = any && extent[k] > 0;
 	}
-	if (f->state == 0) {
-		f->acc = identity((int)s->e->n, held(e, d));
-		for (int k = 0; k < n; k++) {
-			f->at[k] = 0;
-			if (extent[k] <= 0) {
-				set(p, slot, f->acc);
-				e->depth--;
-				return;
-			}
-		}
-		f->state = 1;
+	if (!any) {
+		finish_loop(e, p, slot, identity((int)s->e->n, held(e, d)));
+		return;
+	}
+	if (f->next == 0) {
+		memset(f->at, 0, sizeof f->at);
+		f->next = 1;
 	} else {
 		Num v = p->slot[body].v;
-		f->acc = f->state == 1 ? v : combine((int)s->e->n, d, f->acc, v);
-		f->state = 2;
+		f->acc = f->next == 1 ? v : combine((int)s->e->n, d, f->acc, v);
+		f->next = 2;
 		if (!step(f->at, extent, n)) {
-			Num r = f->acc;
-			if (dt_float(d) && !e->wide)
-				r = num_round(d, r.f);
-			set(p, slot, r);
-			e->depth--;
+			finish_loop(e, p, slot, dt_float(d) && !e->wide ? num_round(d, f->acc.f) : f->acc);
 			return;
 		}
 	}
 	for (int k = 0; k < n; k++)
 		p->slot[p->args[s->in + k]].v.i = f->at[k];
-	enter(e, p, p->own[slot]);
-	if (!fresh(p, body))
-		push(e, body);
+	next_round(e, p, slot, body);
 }
 
 static void run_iter(Eval *e, Prog *p, Frame *f)
 {
 	Slot *s = &p->slot[f->slot];
-	int axis = p->args[s->in], carry = p->args[s->in + 1], init = p->args[s->in + 2];
-	int body = p->args[s->in + 3], extent = p->args[p->slot[axis].in], slot = f->slot;
-	if (!fresh(p, extent) || !fresh(p, init)) {
-		push(e, fresh(p, extent) ? init : extent);
+	int axis = p->args[s->in], carry = p->args[s->in + 1], body = p->args[s->in + 3];
+	int slot = f->slot;
+	f->acc = p->slot[f->next ? body : p->args[s->in + 2]].v;
+	f->at[0] = f->next ? f->at[0] + 1 : 0;
+	f->next = 1;
+	if (f->at[0] >= p->slot[p->args[p->slot[axis].in]].v.i) {
+		finish_loop(e, p, slot, f->acc);
 		return;
 	}
-	if (f->state == 0) {
-		f->acc = p->slot[init].v;
-		f->at[0] = 0;
-		f->state = 1;
-	} else {
-		f->acc = p->slot[body].v;
-		f->at[0]++;
-	}
-	if (f->at[0] >= p->slot[extent].v.i) {
-		set(p, slot, f->acc);
-		e->depth--;
-		return;
-	}
-	p->slot[axis].v.i = f->at[0];
-	p->slot[carry].v = f->acc;
-	enter(e, p, p->own[slot]);
-	if (!fresh(p, body))
-		push(e, body);
+	if (axis >= 0)
+		p->slot[axis].v.i = f->at[0];
+	if (carry >= 0)
+		p->slot[carry].v = f->acc;
+	next_round(e, p, slot, body);
 }
 
-static void run_slot(Eval *e, Prog *p)
+static void symbol(Eval *e, Prog *p, int slot)
 {
-	Frame *f = &e->stack[e->depth - 1];
-	int slot = f->slot;
 	Slot *s = &p->slot[slot];
-	Node *n = s->e;
-	switch (n->code) {
-	case O_REDUCE: run_reduce(e, p, f); return;
-	case O_ITER: run_iter(e, p, f); return;
-	case O_NUM: set(p, slot, n->num); break;
-	case O_SYM: {
-		int64_t v = 0;
-		if (n->def) {
-			if (need_operands(e, p, s, 0))
+	int64_t v = 0;
+	if (s->e->def)
+		v = p->slot[p->args[s->in]].v.i;
+	else if (!sym_get(e, s->e, &v))
+		FAIL(e, NULL, "the value of %s is not known", s->e->name);
+	set(p, slot, (Num){ .i = v });
+}
+
+/* Goes on with a list until something must be done first, which is pushed. */
+static void run_list(Eval *e, Prog *p, Frame *f)
+{
+	const List *l = list_of(p, f->slot);
+	for (; f->next < l->n && !e->failed; f->next++) {
+		int slot = l->at[f->next];
+		Slot *s = &p->slot[slot];
+		if (fresh(p, slot))
+			continue;
+		switch (s->e->code) {
+		case O_REDUCE: case O_ITER:
+			push(e, slot, true);
+			return;
+		case O_SELECT: {
+			int x = p->args[s->in + (p->slot[p->args[s->in]].v.i ? 1 : 2)];
+			if (!fresh(p, x)) {
+				push(e, x, false);
 				return;
-			v = p->slot[p->args[s->in]].v.i;
-		} else if (!sym_get(e, n, &v))
-			FAIL(e, NULL, "the value of %s is not known", n->name);
-		set(p, slot, (Num){ .i = v });
-		break;
-	}
-	case O_READ:
-		if (need_operands(e, p, s, 1))
-			return;
-		read_tensor(e, p, slot);
-		break;
-	case O_SELECT: {
-		int c = p->args[s->in], x;
-		if (!fresh(p, c)) {
-			push(e, c);
-			return;
-		}
-		x = p->args[s->in + (p->slot[c].v.i ? 1 : 2)];
-		if (!fresh(p, x)) {
-			push(e, x);
-			return;
-		}
-		set(p, slot, p->slot[x].v);
-		break;
-	}
-	default:
-		if (n->code >= O_NUM) {
-			FAIL(e, NULL, "%s cannot be evaluated here", n->op->name);
+			}
+			set(p, slot, p->slot[x].v);
 			break;
 		}
-		if (need_operands(e, p, s, 0))
-			return;
-		apply(e, p, slot);
+		case O_NUM: set(p, slot, s->e->num); break;
+		case O_SYM: symbol(e, p, slot); break;
+		case O_READ: read_tensor(e, p, slot); break;
+		default:
+			if (s->e->code < O_NUM)
+				apply(e, p, slot);
+			else
+				FAIL(e, NULL, "%s cannot be evaluated here", s->e->op->name);
+		}
 	}
 	e->depth--;
 }
@@ -649,9 +677,16 @@ static Num run(Eval *e, Prog *p, int root)
 {
 	int slot = p->root[root], base = e->depth;
 	if (!fresh(p, slot))
-		push(e, slot);
-	while (e->depth > base && !e->failed)
-		run_slot(e, p);
+		push(e, slot, false);
+	while (e->depth > base && !e->failed) {
+		Frame *f = &e->stack[e->depth - 1];
+		if (!f->loop)
+			run_list(e, p, f);
+		else if (p->slot[f->slot].e->code == O_REDUCE)
+			run_reduce(e, p, f);
+		else
+			run_iter(e, p, f);
+	}
 	e->depth = base;
 	return p->slot[slot].v;
 }
