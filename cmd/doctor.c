@@ -17,7 +17,7 @@ program(const char *name, const char *arg, char *what, size_t size)
 	if (!tool_found(name))
 		return false;
 	snprintf(what, size, "found");
-	snprintf(command, sizeof command, "%s %s 2>/dev/null </dev/null", name, arg);
+	snprintf(command, sizeof command, "</dev/null 2>/dev/null %s %s", name, arg);
 	p = popen(command, "r");
 	if (!p)
 		return true;

@@ -70,6 +70,14 @@ arguments(const Options *o, const char *name, const char *mode)
 	return a;
 }
 
+static void
+arguments_free(Argv *a)
+{
+	while (a->n)
+		free(a->at[--a->n]);
+	free(a->at);
+}
+
 /* ---- artefacts -------------------------------------------------------------------------------------- */
 
 static int
@@ -105,63 +113,118 @@ open_library(const char *path, const TccModel **model)
 }
 
 static int
-run_artefact(const Options *o, const char *path, Argv *a)
+run_artefact(const Options *o, const char *path, const char *mode)
 {
+	Argv a = arguments(o, path, mode);
 	const TccModel *model;
 	int code;
 
 	if (!artefact_meta(path, NULL, NULL))
-		return complain(X_INVALID, "%s: not made by tcc-ml", path);
-	if (is_program(path))
-		return start_program(path, a);
-	code = open_library(path, &model);
-	(void)o;
-	return code ? code : tcc_program(model, NULL, a->n, a->at);
+		code = complain(X_INVALID, "%s: not made by tcc-ml", path);
+	else if (is_program(path))
+		code = start_program(path, &a);
+	else if ((code = open_library(path, &model)) == X_OK)
+		code = tcc_program(model, NULL, a.n, a.at);
+	arguments_free(&a);
+	return code;
+}
+
+/* ---- the simulator's counters --------------------------------------------------------------------------- */
+
+static double
+ratio(uint64_t actual, uint64_t ideal)
+{
+	return ideal ? (double)actual / (double)ideal : 1;
+}
+
+static void
+put_counters(const SimCounters *k, cJSON *j)
+{
+	cJSON_DeleteItemFromObject(j, "time_us");    /* of the simulation */
+	json_real(j, "sector_ratio", ratio(k->ld_sectors + k->st_sectors, k->ld_ideal + k->st_ideal));
+	json_real(j, "wavefront_ratio", ratio(k->shared_wavefronts, k->shared_ideal));
+	json_real(j, "read_bytes", (double)k->ld_bytes / (double)k->launches);
+	json_real(j, "read_unique_bytes", (double)k->ld_unique / (double)k->launches);
+	json_real(j, "written_bytes", (double)k->st_bytes / (double)k->launches);
+	json_real(j, "written_unique_bytes", (double)k->st_unique / (double)k->launches);
+	json_real(j, "mma", (double)k->mma);
+	json_real(j, "shared_bytes", (double)k->shared_bytes);
+}
+
+/* A run whose simulator is to be reported. */
+typedef struct Report { const Options *o; char json[512]; } Report;
+
+/* The program's profile with the counters of its kernels; theirs are named by symbol or name. */
+static void
+merge(const Report *r, Sim *s, const TccModel *m)
+{
+	const TccKernel *k = tcc_rows(m, tcc_meta(m)->kernels);
+	TccBuf b = {0};
+	const SimCounters *c;
+	cJSON *doc, *list, *j;
+	int n = sim_counters(s, &c), i;
+	uint32_t x;
+
+	if (tcc_read_file(r->json, &b, NULL))
+		return;
+	doc = cJSON_ParseWithLength((char *)b.p, b.n);
+	list = cJSON_GetObjectItem(doc, "kernels");
+	for (i = 0; i < n; i++)
+		for (x = 0; x < tcc_meta(m)->kernels.count; x++)
+			if (strcmp(c[i].kernel, tcc_string(m, k[x].symbol)) == 0 || strcmp(c[i].kernel, tcc_string(m, k[x].name)) == 0)
+				cJSON_ArrayForEach(j, list)
+					if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(j, "name")), tcc_string(m, k[x].name)) == 0)
+						put_counters(&c[i], j);
+	json_end(r->o, doc, X_OK);
+	tcc_buf_free(&b);
+}
+
+static void
+report_simulator(void *user, TccInst *inst)
+{
+	const Report *r = user;
+	Sim *s = inst->dev ? tcc_device_simulator(inst->dev) : NULL;
+
+	if (s && *r->json)
+		merge(r, s, inst->model);
+	else if (s)
+		sim_report(s, strcmp(r->o->cmd->name, "profile") == 0 ? stdout : stderr);
 }
 
 /* ---- models ------------------------------------------------------------------------------------------- */
 
-/* What the simulator has counted, for a profile or with -v. */
-static void
-report_simulator(void *user, TccInst *inst)
-{
-	const Options *o = user;
-	Sim *s = inst->dev ? tcc_device_simulator(inst->dev) : NULL;
-
-	if (s)
-		sim_report(s, strcmp(o->cmd->name, "profile") == 0 ? stdout : stderr);
-}
-
 static int
-run_model(const Options *o, const char *path, Argv *a)
+run_model(const Options *o, const char *path, const char *mode)
 {
-	TccProgramHook hook = {report_simulator, (void *)o};
+	bool profile = strcmp(o->cmd->name, "profile") == 0, report = o->simulate && (o->verbose || profile);
+	Report r = {.o = o};
+	TccProgramHook hook = {report_simulator, &r};
 	Compilation c = {.json = NULL};
+	Options mine = *o;
 	const TccModel *model;
-	bool report = o->simulate && (o->verbose || strcmp(o->cmd->name, "profile") == 0);
+	Argv a;
 	int code;
 
 	if (o->target.n > 1)
 		return complain(X_USAGE, "%s takes one --target", o->cmd->name);
+	if (report && profile && o->json) {
+		snprintf(r.json, sizeof r.json, "%.400s/profile.json", getenv("TMPDIR"));
+		mine.json = r.json;
+	}
+	a = arguments(&mine, path, mode);
 	if (!load_model(&c, o, path, NULL) || !compile_module(&c) || !(model = model_in_memory(&c)))
 		code = failure(&c);
 	else
-		code = tcc_program(model, report ? &hook : NULL, a->n, a->at);
+		code = tcc_program(model, report ? &hook : NULL, a.n, a.at);
 	compilation_free(&c);
+	arguments_free(&a);
 	return code;
 }
 
 static int
 program(const Options *o, const char *mode)
 {
-	const char *path = o->files[0];
-	Argv a = arguments(o, path, mode);
-	int code = is_artefact(path) ? run_artefact(o, path, &a) : run_model(o, path, &a);
-
-	while (a.n)
-		free(a.at[--a.n]);
-	free(a.at);
-	return code;
+	return is_artefact(o->files[0]) ? run_artefact(o, o->files[0], mode) : run_model(o, o->files[0], mode);
 }
 
 int
