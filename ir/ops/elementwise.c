@@ -284,48 +284,6 @@ build_bitcast(Build *b)
 
 static Node *build_identity(Build *b) { return b->in[0]; }
 
-static Node *
-full(Module *m, const Type *t, Node *v)
-{
-	Node *axes[MAX_RANK];
-
-	axes_new(m, t->rank, t->dims, axes);
-	return t_tensor(m, t->rank, axes, v);
-}
-
-/*
- * Inference passes x on. Where training_mode is known only when the program runs, the mask comes from
- * the runtime (numpy's legacy generator with the seed), and is looked at only if it is true.
- */
-static Node *
-build_dropout(Build *b)
-{
-	Module *m = b->m;
-	Node *x = b->in[0], *axes[MAX_RANK], *train, *ratio, *keep, *v, *out[2], *zero[MAX_RANK] = {0};
-	DType d = dtype_of(x);
-	const Type *mask = ty_tensor(m, DT_BOOL, rank_of(x), x->type->dims);
-	int i;
-
-	for (i = 0; i < MAX_RANK; i++)
-		zero[i] = x_idx(m, 0);
-	train = b->in[2] ? x_read(m, b->in[2], zero) : x_bool(m, false);
-	ratio = b->in[1] ? x_read(m, b->in[1], zero) : x_flt(m, d, 0.5);
-	train = x_and(m, train, x_ne(m, ratio, x_int(m, ratio->type->dtype, 0)));
-	out[0] = x;
-	out[1] = full(m, mask, x_bool(m, true));
-	if (!is_intv(train, 0)) {
-		v = t_scalar_expr(m, DT_F32, ratio);
-		axes_new(m, rank_of(x), x->type->dims, axes);
-		keep = host_op(b, "dropout_mask", "d 0 N", mask, 2, (Node *[]){v, x});
-		keep = x_select(m, train, x_read(m, keep, axes), x_bool(m, true));
-		v = x2(m, O_DIV, x_read(m, x, axes), x_sub(m, x_int(m, d, 1), x_cast(m, d, ratio)));
-		v = x_select(m, keep, v, x_int(m, d, 0));
-		out[0] = t_tensor(m, rank_of(x), axes, x_select(m, train, v, x_read(m, x, axes)));
-		out[1] = t_tensor(m, rank_of(x), axes, keep);
-	}
-	return t_tuple(m, 2, out);
-}
-
 #define U_F "(x: float) {} -> y"
 #define B_N "(a: num, b: a) {} -> y"
 #define B_I "(a: int, b: a) {} -> y"
@@ -432,7 +390,5 @@ const Op ops_elementwise[] = {
 		build_cast_like, "conversion to the type of another tensor"),
 	BUILD("bitcast",   "BitCast",    26, "(x: any) {to: int} -> y", build_bitcast, "the same bits as another type"),
 	BUILD("identity",  "Identity",   25, "(x: any) {} -> y", build_identity, "the operand"),
-	BUILD("dropout",   "Dropout",    22, "(x: float, ratio: float?, training_mode: bool?) {seed: int?} -> y, mask?",
-		build_dropout, "the operand, or some of its elements if it trains"),
 	{0}
 };

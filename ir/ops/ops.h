@@ -4,7 +4,7 @@
 
 #include "../ir.h"
 
-extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[],
+extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[], ops_random[],
 	ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_rnn[], ops_attention[],
 	ops_loss[], ops_signal[], ops_ml[], ops_trees[], ops_contrib[], ops_contrib_attention[];
 
@@ -19,7 +19,6 @@ extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_co
  * scalar per dimension (a constant where the axes are). all_if_empty: no axes means all of them.
  */
 bool axes_mask(Build *, Node *operand, const char *attr, int rank, bool all_if_empty, Node **on);
-/* A node that stands for a runtime routine, with the operator's attributes. */
 /* A routine of the runtime; args is how its arguments come about (opt/plan.c, run_host). */
 Node *host_op(Build *, const char *name, const char *args, const Type *, int nin, Node *const *in);
 /* An axis attribute made nonnegative; reports one out of range. -1 on error. */
