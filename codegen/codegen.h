@@ -111,6 +111,7 @@ typedef struct Meta {
 const Meta *meta_get(Job *);                 /* NULL after an error; owned by the job */
 /* The number of the routine that a plan's call "host.NAME" means (TCC_HOST); -1 if it is none. */
 int plan_routine(const char *call);
+bool meta_same_weights(const Meta *, const Meta *);   /* byte for byte */
 int meta_write_weights(const Meta *, FILE *);  /* the blob alone; 0, or -1 on a write error */
 int meta_write_weights_file(const Meta *, const char *path, Diag *);  /* header + blob */
 
@@ -132,8 +133,8 @@ int run_tool(Diag *, const char *const *argv);
 
 /* ---- elf.c ---------------------------------------------------------------------------------- */
 
-/* The weights as an object file with one hidden symbol. 0, or -1 on a write error. */
-int elf_write_weights(const Meta *, const char *triple, const char *symbol, FILE *);
+/* The weights as an object file under n hidden symbols. 0, or -1 on a write error. */
+int elf_write_weights(const Meta *, const char *triple, int n, const char *const *symbols, FILE *);
 
 /* ---- llvm_jit.c ---------------------------------------------------------------------------------- */
 

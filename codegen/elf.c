@@ -1,8 +1,9 @@
 /*
- * An ELF object that holds the weights and one hidden symbol: an assembler's .incbin would copy the
+ * An ELF object that holds the weights under hidden symbols: an assembler's .incbin would copy the
  * bytes twice more. 64-bit, little-endian, no relocations.
  */
 #include <elf.h>
+#include <stdlib.h>
 #include <string.h>
 #include "codegen.h"
 
@@ -32,19 +33,47 @@ file_header(const char *triple, uint64_t sections)
 	return h;
 }
 
-int
-elf_write_weights(const Meta *meta, const char *triple, const char *symbol, FILE *fp)
+/* Symbols for the whole section, and their names: a 0, then one after the other. */
+static void
+symbols(int n, const char *const *symbol, uint64_t size, Elf64_Sym *sym, char *strs)
 {
-	uint64_t size = (uint64_t)meta->weights_size, at = 64 + size, pad = (8 - at % 8) % 8;
-	uint64_t syms = at + pad, strs = syms + 2 * sizeof(Elf64_Sym), nstrs = strlen(symbol) + 2;
-	uint64_t nms = strs + nstrs, sections = (nms + sizeof names + 7) / 8 * 8;
-	Elf64_Ehdr h = file_header(triple, sections);
-	Elf64_Sym sym[2] = {{0}, {.st_name = 1, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
-		.st_other = STV_HIDDEN, .st_shndx = S_DATA, .st_size = size}};
+	uint32_t at = 1;
+	int i;
+
+	memset(sym, 0, sizeof *sym);
+	strs[0] = 0;
+	for (i = 0; i < n; i++) {
+		sym[i + 1] = (Elf64_Sym){.st_name = at, .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT),
+			.st_other = STV_HIDDEN, .st_shndx = S_DATA, .st_size = size};
+		memcpy(strs + at, symbol[i], strlen(symbol[i]) + 1);
+		at += (uint32_t)strlen(symbol[i]) + 1;
+	}
+}
+
+int
+elf_write_weights(const Meta *meta, const char *triple, int n, const char *const *symbol, FILE *fp)
+{
+	uint64_t size = (uint64_t)meta->weights_size, at = 64 + size, pad = (8 - at % 8) % 8, nstrs = 1;
+	uint64_t syms = at + pad, nsyms = ((uint64_t)n + 1) * sizeof(Elf64_Sym), strs = syms + nsyms, nms, sections;
+	Elf64_Sym *sym = malloc(nsyms);
+	Elf64_Ehdr h;
+	char *text;
+	bool ok;
+	int i;
+
+	for (i = 0; i < n; i++)
+		nstrs += strlen(symbol[i]) + 1;
+	text = malloc(nstrs);
+	if (!sym || !text)
+		abort();
+	symbols(n, symbol, size, sym, text);
+	nms = strs + nstrs;
+	sections = (nms + sizeof names + 7) / 8 * 8;
+	h = file_header(triple, sections);
 	Elf64_Shdr s[NSECTIONS] = {
 		[S_DATA] = {.sh_name = N_DATA, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC, .sh_offset = 64,
 			.sh_size = size, .sh_addralign = 64},
-		[S_SYMTAB] = {.sh_name = N_SYMTAB, .sh_type = SHT_SYMTAB, .sh_offset = syms, .sh_size = sizeof sym,
+		[S_SYMTAB] = {.sh_name = N_SYMTAB, .sh_type = SHT_SYMTAB, .sh_offset = syms, .sh_size = nsyms,
 			.sh_link = S_STRTAB, .sh_info = 1, .sh_addralign = 8, .sh_entsize = sizeof *sym},
 		[S_STRTAB] = {.sh_name = N_STRTAB, .sh_type = SHT_STRTAB, .sh_offset = strs, .sh_size = nstrs,
 			.sh_addralign = 1},
@@ -53,13 +82,14 @@ elf_write_weights(const Meta *meta, const char *triple, const char *symbol, FILE
 		[S_STACK] = {.sh_name = N_STACK, .sh_type = SHT_PROGBITS, .sh_offset = nms, .sh_addralign = 1},
 	};
 	static const char zero[64];
-	bool ok;
 
 	_Static_assert(sizeof(Elf64_Ehdr) == 64, "weights follow the header, aligned");
 	ok = fwrite(&h, sizeof h, 1, fp) == 1 && meta_write_weights(meta, fp) == 0;
-	ok = ok && fwrite(zero, 1, pad, fp) == pad && fwrite(sym, sizeof sym, 1, fp) == 1;
-	ok = ok && fwrite("", 1, 1, fp) == 1 && fwrite(symbol, 1, nstrs - 1, fp) == nstrs - 1;
-	ok = ok && fwrite(names, sizeof names, 1, fp) == 1;
+	ok = ok && fwrite(zero, 1, pad, fp) == pad && fwrite(sym, 1, nsyms, fp) == nsyms;
+	ok = ok && fwrite(text, 1, nstrs, fp) == nstrs && fwrite(names, sizeof names, 1, fp) == 1;
 	pad = sections - nms - sizeof names;
-	return ok && fwrite(zero, 1, pad, fp) == pad && fwrite(s, sizeof s, 1, fp) == 1 ? 0 : -1;
+	ok = ok && fwrite(zero, 1, pad, fp) == pad && fwrite(s, sizeof s, 1, fp) == 1;
+	free(sym);
+	free(text);
+	return ok ? 0 : -1;
 }

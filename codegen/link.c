@@ -355,22 +355,35 @@ needs_host(const Link *l)
 	return false;
 }
 
+static bool
+embeds(const Job *job)
+{
+	return job->meta->nweights && !job->weights_file;
+}
+
+/* An object for each of the weights; machines with equal ones share it. */
 static int
 weights(Link *l)
 {
-	const char *path;
+	const char *path, *symbols[64];
 	Job *job;
 	FILE *fp;
-	bool ok;
-	int i;
+	bool ok, seen;
+	int i, k, n;
 
 	for (i = 0; i < l->n; i++) {
 		job = &l->jobs[i];
-		if (!job->meta->nweights || job->weights_file)
+		for (k = 0, n = 0, seen = false; k < l->n && embeds(job); k++) {
+			if (!embeds(&l->jobs[k]) || !meta_same_weights(job->meta, l->jobs[k].meta) || n == 64)
+				continue;
+			seen |= k < i;
+			symbols[n++] = symbol(l, &l->jobs[k], "weights");
+		}
+		if (seen || !n)
 			continue;
 		path = tmp(l, arena_printf(l->m->arena, "%s_%d_weights.o", l->jobs->prefix ? l->jobs->prefix : "model", i));
 		fp = fopen(path, "wb");
-		ok = fp && elf_write_weights(job->meta, cpu_of(job)->triple, symbol(l, job, "weights"), fp) == 0;
+		ok = fp && elf_write_weights(job->meta, cpu_of(job)->triple, n, symbols, fp) == 0;
 		if (fp)
 			ok = fclose(fp) == 0 && ok;
 		if (!ok)

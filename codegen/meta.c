@@ -449,6 +449,21 @@ meta_get(Job *job)
 
 /* ---- the weights as bytes ---------------------------------------------------------------------------------- */
 
+bool
+meta_same_weights(const Meta *a, const Meta *b)
+{
+	const WeightPart *p = a->weights, *q = b->weights;
+	int i;
+
+	if (a->nweights != b->nweights || a->weights_size != b->weights_size)
+		return false;
+	for (i = 0; i < a->nweights; i++, p++, q++)
+		if (p->offset != q->offset || p->size != q->size
+		 || (p->bytes != q->bytes && memcmp(p->bytes, q->bytes, (size_t)p->size)))
+			return false;
+	return true;
+}
+
 int
 meta_write_weights(const Meta *t, FILE *fp)
 {
