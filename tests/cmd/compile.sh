@@ -1,0 +1,86 @@
+# Artefacts: the same bytes in any folder, usable from C, and nothing left when it fails.
+. tests/cmd/lib
+for d in one two/deeper; do
+	mkdir -p "$t/$d"
+	cp "$digits" "$t/$d/digits.onnx"
+	(cd "$t/$d" && "$tcc" compile digits.onnx -o out --emit exe --emit so --emit a --emit obj \
+		--emit src --emit asm --emit llvm --emit ir)
+	rm "$t/$d/digits.onnx"
+done
+diff -r "$t/one" "$t/two/deeper" || fail "bytes depend on the folder"
+for f in out out.so out.h out.a out.o out.src/Makefile out.s out.ll out.ir; do
+	[ -s "$t/one/$f" ] || fail "no $f"
+done
+grep -q 'digits_in_picture' "$t/one/out.h" || fail "the header has no names of the model"
+
+# a library and an archive, called from C through the header
+cat >"$t/call.c" <<'C'
+#include <stdio.h>
+#include "out.h"
+int main(void)
+{
+	static unsigned char pixels[784];
+	int64_t shape[] = {1, 1, 28, 28};
+	TccValue in = {.kind = TCC_TENSOR, .dtype = TCC_U8}, out = {0};
+	TccInst *inst;
+	TccContext *ctx;
+	in.u.tensor = (TccTensor){.data = pixels, .device_type = TCC_DEV_CPU, .ndim = 4, .code = 1,
+		.bits = 8, .lanes = 1, .shape = shape};
+	if (digits_tcc_api.load(&digits_tcc_model, NULL, &inst) || digits_tcc_api.context_new(inst, &ctx)
+	 || digits_tcc_api.run(ctx, &in, digits_in_count, &out, digits_out_count))
+		return 1;
+	printf("%d %.6g\n", (int)out.u.tensor.shape[1], ((float *)out.u.tensor.data)[0]);
+	digits_tcc_api.context_free(ctx);
+	digits_tcc_api.unload(inst);
+	return 0;
+}
+C
+${CC:-cc} -I"$t/one" -o "$t/with_so" "$t/call.c" "$t/one/out.so" -Wl,-rpath,"$t/one"
+${CC:-cc} -I"$t/one" -o "$t/with_a" "$t/call.c" "$t/one/out.a" -lpthread -lm
+"$t/with_so" >"$t/so.txt"
+"$t/with_a" >"$t/a.txt"
+grep -q '^10 [0-9]' "$t/so.txt" || fail "the library says: $(cat "$t/so.txt")"
+cmp "$t/so.txt" "$t/a.txt"
+
+# the artefact in each form says the same
+expect 0 '0.99' "$tcc" run "$digits" --input picture="$picture" --threads 1
+cp "$t/out" "$t/want"
+for f in out out.so out.ir; do
+	expect 0 '0.99' "$tcc" run "$t/one/$f" --input picture="$picture" --threads 1
+	cmp "$t/out" "$t/want" || fail "$f gives other results"
+done
+expect 0 '"sha256"' "$tcc" inspect "$t/one/out"
+expect 0 'probabilities' "$tcc" inspect "$t/one/out.so"
+
+# options that show
+"$tcc" compile "$digits" --symbol-prefix seven -o "$t/p.so" --emit so
+nm -D --defined-only "$t/p.so" | grep -q ' seven_tcc_model' || fail "no symbol prefix"
+"$tcc" compile "$digits" --static -o "$t/static" 2>"$t/err" || fail "$(cat "$t/err")"
+file=$(LC_ALL=C ldd "$t/static" 2>&1 || true)
+case $file in *"not a dynamic"* | *"statically linked"*) ;; *) fail "not static: $file" ;; esac
+"$tcc" compile "$digits" --weights file -o "$t/mapped"
+[ -s "$t/mapped.weights" ] || fail "no weights file"
+expect 0 '0.99' "$t/mapped" --input picture="$picture"
+(cd "$t" && "$tcc" compile "$digits" -q) && [ -x "$t/digits" ] || fail "no default name"
+
+# failures leave nothing
+mkdir -p "$t/empty" "$t/tmp"
+CC=false expect 5 'false' "$tcc" compile "$digits" -o "$t/empty/x"
+nothing "$t/empty"
+expect 7 'arena' "$tcc" compile "$digits" --dim batch=64 --max-arena 1K -o "$t/empty/x" --emit so
+nothing "$t/empty"
+head -c 1000 "$digits" >"$t/cut.onnx"
+expect 3 'truncated\|not a complete' "$tcc" compile "$t/cut.onnx" -o "$t/empty/x"
+nothing "$t/empty"
+expect 2 'cannot emit' "$tcc" compile "$digits" --emit exe --emit cubin -o "$t/empty/x"
+nothing "$t/empty"
+TMPDIR=$t/tmp "$tcc" compile "$digits" -o "$t/empty/x"
+nothing "$t/tmp"
+rm "$t/empty/x"
+
+# and so does an end by a signal
+TMPDIR=$t/tmp "$tcc" compile "$digits" -o "$t/empty/x" & pid=$!
+sleep 0.03
+kill -TERM $pid 2>/dev/null || true
+wait $pid 2>/dev/null || rm -f "$t/empty/x.never"
+nothing "$t/tmp"
