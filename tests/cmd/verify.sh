@@ -49,7 +49,7 @@ seq = h.make_model(h.make_graph([h.make_node("ZipMap", ["x"], ["y"], domain="ai.
 case("maps", seq, [x], [])
 case("othermaps", seq, [x], [])
 for name, delta in (("maps", 0), ("othermaps", 1)):
-    value = n.from_list([dict(zip((5, 7, 9), map(float, row + delta))) for row in x])
+    value = n.from_list([dict(zip((5, 7, 9), (row + np.float32(delta)).astype(np.float32))) for row in x])
     with open(f"{t}/{name}/test_data_set_0/output_0.pb", "wb") as f:
         f.write(value.SerializeToString())
 texts = h.make_model(h.make_graph([h.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml",
