@@ -283,13 +283,14 @@ gate_sum(Step *s, int gate, Node *b, Node *h)
 	return x_add(s->r->b->m, gate_input(s, gate, b, h), gate_state(s, gate, b, h));
 }
 
+/* Activation f, g or h (0, 1, 2). The clip is of gates: the cell state goes to h as it is. */
 static Node *
 act(Step *s, int which, Node *x)
 {
 	Module *m = s->r->b->m;
 	DType d = x->type->dtype;
 
-	if (s->r->clips)
+	if (s->r->clips && which != 2)
 		x = x_max(m, x_min(m, x, x_flt(m, d, s->r->clip)), x_flt(m, d, -s->r->clip));
 	return activate(m, s->r->act[s->dir][which], x);
 }
