@@ -195,6 +195,9 @@ install: all
 	$(INSTALL) -d $(DESTDIR)$(includedir)/tcc-ml $(DESTDIR)$(datadir)/doc/tcc-ml
 	$(INSTALL) -m 644 runtime/abi.h $(DESTDIR)$(includedir)/tcc-ml/abi.h
 	$(INSTALL) -m 644 README.md LICENSE $(DESTDIR)$(datadir)/doc/tcc-ml
+	$(INSTALL) -d $(DESTDIR)$(datadir)/man/man1 $(DESTDIR)$(datadir)/bash-completion/completions
+	$(B)/tcc-ml --man >$(DESTDIR)$(datadir)/man/man1/tcc-ml.1
+	$(B)/tcc-ml --completion >$(DESTDIR)$(datadir)/bash-completion/completions/tcc-ml
 
 clean:
 	rm -rf $(B)/obj $(B)/rt $(B)/lib $(B)/gen $(B)/tests $(B)/tcc-ml build/fuzz build/demo
