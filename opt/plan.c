@@ -1177,6 +1177,12 @@ make_plan(Sched *s)
 	int i, n;
 	bool fixed = true;
 
+	for (i = 0; i < s->m->main->nparams; i++)
+		if (s->m->main->params[i]->type->kind != T_TENSOR) {
+			diag_error(s->m->diag, X_UNSUPPORTED, NULL, "input '%s': sequence and optional inputs are not supported",
+				s->m->main->params[i]->name);
+			return false;
+		}
 	name_sizes(s);
 	pack_outputs(s);
 	home_regions(s->m, &s->home);
