@@ -18,11 +18,12 @@
 #include <string.h>
 #include "sched.h"
 
+/* The read in a factor, under casts; on a GPU also under a guard with a constant beside it (padding). */
 static Node *
-factor_read(Node *e)
+factor_read(Node *e, bool guards)
 {
-	while (e->code == O_CAST)
-		e = e->in[0];
+	while (e->code == O_CAST || (guards && e->code == O_SELECT && e->in[2]->code == O_NUM))
+		e = e->in[e->code == O_SELECT];
 	return e->code == O_READ ? e : NULL;
 }
 
@@ -39,11 +40,11 @@ free_axes(Node *t, Node *factor, Node **axes)
 }
 
 bool
-contraction_reuse(Node *t, Node *red)
+contraction_reuse(const Machine *mach, Node *t, Node *red)
 {
 	Node *mul = red->in[red->nin - 1], *x[MAX_RANK];
 
-	return mul->code == O_MUL && factor_read(mul->in[0]) && factor_read(mul->in[1])
+	return mul->code == O_MUL && factor_read(mul->in[0], machine_gpu(mach)) && factor_read(mul->in[1], machine_gpu(mach))
 		&& free_axes(t, mul->in[0], x) && free_axes(t, mul->in[1], x);
 }
 
@@ -97,8 +98,8 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 	free_axes(t, eb, fb);
 	c->ea = ea;
 	c->eb = eb;
-	c->a = factor_read(ea);
-	c->b = factor_read(eb);
+	c->a = factor_read(ea, s->gpu);
+	c->b = factor_read(eb, s->gpu);
 	for (i = 0; i < na; i++)                 /* n: plain in b, longest */
 		for (k = 1; k < c->b->nin; k++)
 			if (c->b->in[k] == fa[i] && (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
@@ -151,7 +152,7 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER) {
-			if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && !red && contraction_reuse(t, list[i]))
+			if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && !red && contraction_reuse(s->mach, t, list[i]))
 				red = list[i];
 			else
 				other = true;

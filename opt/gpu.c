@@ -5,15 +5,13 @@
  * threads on consecutive elements of the result's storage.
  * row: a block an outer point; threads stride along the row; a row's scalars are folded across the
  * block, its other values lie in shared memory (in global memory where they do not fit).
- * contract: sums of products with reuse, as an implicit matrix product: all axes that only the first
- * factor has are the rows, those that only the second has the columns, the summed ones the depth.
- * A block computes 64 x 64 results from shared tiles 16 deep, a thread 4 x 4 of them in registers.
+ * contract: gpu_contract.c.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
 
-enum { THREADS = 256, BM = 64, BN = 64, BK = 16, TM = 4, TN = 4, SHARED_MAX = 48 * 1024 };
+enum { THREADS = 256, SHARED_MAX = 48 * 1024 };
 
 static int64_t
 const_or(const Node *e, int64_t other)
@@ -23,11 +21,8 @@ const_or(const Node *e, int64_t other)
 	return is_int(e, &v) ? v : other;
 }
 
-/* The frame of a kernel: statements for the block (shared memory) and for the thread. */
-typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
-
-static Frame
-frame(KB *kb, Node *blocks, int threads)
+Frame
+gpu_frame(KB *kb, Node *blocks, int threads)
 {
 	Module *m = kb->m;
 	Frame f = {.body = region_new(m, NULL), .block = region_new(m, NULL), .thread = region_new(m, NULL)};
@@ -40,16 +35,16 @@ frame(KB *kb, Node *blocks, int threads)
 	return f;
 }
 
-static Kernel *
-close_frame(KB *kb, Frame *f, const char *schedule)
+Kernel *
+gpu_close(KB *kb, Frame *f, const char *schedule)
 {
 	l_for(kb->m, f->block, F_BLOCK, f->tid, f->thread);
 	l_for(kb->m, f->body, F_GRID_X, f->bid, f->block);
 	return kb_finish(kb, f->body, schedule);
 }
 
-static Node *
-shared(KB *kb, Frame *f, const char *name, DType d, int n, Node *const *ext)
+Node *
+gpu_shared(KB *kb, Frame *f, const char *name, DType d, int n, Node *const *ext)
 {
 	int64_t size = dtypes[d].bits / 8;
 	int i;
@@ -60,8 +55,7 @@ shared(KB *kb, Frame *f, const char *name, DType d, int n, Node *const *ext)
 	return l_alloc(kb->m, f->block, l_buffer(kb->m, name, d, SP_SHARED, n, ext));
 }
 
-/* Adds axis -> digit of flat for n axes, the last one fastest. */
-static void
+void
 digits(Module *m, Map *map, int n, Node *const *axes, Node *flat)
 {
 	Node *ext;
@@ -74,8 +68,8 @@ digits(Module *m, Map *map, int n, Node *const *axes, Node *flat)
 	}
 }
 
-static Node *
-product(Module *m, int n, Node *const *axes)
+Node *
+axes_product(Module *m, int n, Node *const *axes)
 {
 	Node *e = x_idx(m, 1);
 	int i;
@@ -108,7 +102,7 @@ map_gpu(Sched *s, Group *g)
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
 	Nest nest = nest_of(&kb, g->members[0]);
-	Node *n = product(m, nest.n, nest.axis), *v, *unit, *flat;
+	Node *n = axes_product(m, nest.n, nest.axis), *v, *unit, *flat;
 	Region *in = region_new(m, NULL), *rv;
 	int lanes = 1;
 	Frame f;
@@ -116,7 +110,7 @@ map_gpu(Sched *s, Group *g)
 	if (nest.n && const_or(nest.axis[nest.n - 1]->in[0], 1) % 4 == 0 && dtypes[storage_type(dtype_of(nest.out))].bits <= 32
 	 && body_is_plain(nest.body))
 		lanes = 4;
-	f = frame(&kb, x_ceildiv(m, n, x_idx(m, THREADS * lanes)), THREADS);
+	f = gpu_frame(&kb, x_ceildiv(m, n, x_idx(m, THREADS * lanes)), THREADS);
 	unit = l_let(m, f.thread, x_add(m, x_muli(m, f.bid, THREADS), f.tid));
 	if (lanes == 1)
 		element(&kb, in, &nest, unit);
@@ -129,7 +123,7 @@ map_gpu(Sched *s, Group *g)
 	}
 	l_when(m, f.thread, x_lt(m, x_muli(m, unit, lanes), n), in, NULL);
 	kb.k->flops = THREADS * lanes * element_cost(nest.body);
-	return close_frame(&kb, &f, arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes));
+	return gpu_close(&kb, &f, arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes));
 }
 
 /* ---- row -------------------------------------------------------------------------------------------- */
@@ -146,7 +140,7 @@ block_reduce(KB *kb, Frame *f, Node *red, int threads)
 
 	acc = l_alloc(m, f->block, l_buffer(m, "part", d, SP_REG, 1, &ext));
 	l_store(m, f->thread, acc, 1, &f->tid, x_comb_identity(m, (Comb)red->n, d));
-	n = product(m, red->nin - 1, red->in);
+	n = axes_product(m, red->nin - 1, red->in);
 	j = x_axis(m, x_ceildiv(m, n, ext));
 	k = x_add(m, x_muli(m, j, threads), f->tid);
 	at = l_let(m, rj, k);
@@ -235,9 +229,9 @@ row_member_gpu(KB *kb, Frame *f, Node *t, int nouter, Node **outer, bool local, 
 	if (local && fixed && kb->k->shared + size <= SHARED_MAX) {
 		l = NEW(m, Local);
 		l->skip = nouter;
-		l->buffer = shared(kb, f, "row", storage_type(dtype_of(t)), rank - nouter, t->type->dims + nouter);
+		l->buffer = gpu_shared(kb, f, "row", storage_type(dtype_of(t)), rank - nouter, t->type->dims + nouter);
 	}
-	n = product(m, ni, inner);
+	n = axes_product(m, ni, inner);
 	j = x_axis(m, x_ceildiv(m, n, x_idx(m, threads)));
 	rj = region_new(m, NULL), in = region_new(m, NULL);
 	at = l_let(m, rj, x_add(m, x_muli(m, j, threads), f->tid));
@@ -296,7 +290,7 @@ rows_gpu(Sched *s, Group *g)
 
 	for (i = 0; i < g->nouter; i++)
 		n = x_mul(m, n, dim_of(g->members[0], i));
-	f = frame(&kb, n, threads);
+	f = gpu_frame(&kb, n, threads);
 	rest = f.bid;
 	for (i = g->nouter; i-- > 0;) {
 		ext = dim_of(g->members[0], i);
@@ -306,196 +300,7 @@ rows_gpu(Sched *s, Group *g)
 	for (k = 0; k < g->n; k++)
 		row_member_gpu(&kb, &f, g->members[k], g->nouter, outer, g->local[k], threads);
 	kb.k->flops = threads * 16.0;
-	return close_frame(&kb, &f, arena_printf(m->arena, "class=row, threads=%d, members=%d", threads, g->n));
-}
-
-/* ---- contract ---------------------------------------------------------------------------------------- */
-
-typedef struct Gemm {
-	KB *kb;
-	Frame *f;
-	Contraction *c;
-	Node *t;
-	Node *row[MAX_RANK], *col[MAX_RANK], *batch[MAX_RANK], *red[MAX_RANK];
-	int nrow, ncol, nbatch, nred;
-	Node *m, *n, *k;       /* extents */
-	Node *m0, *n0;         /* of the block */
-	Map base;              /* batch axes -> their values in this block */
-} Gemm;
-
-static Node *
-factor_at(Gemm *q, Node *e, Node *const *axes, int naxes, Node *i, Node *k)
-{
-	Module *m = q->kb->m;
-	Map map = {0};
-	int b;
-
-	for (b = 0; b < q->nbatch; b++)
-		map_put(&map, q->batch[b], map_get(&q->base, q->batch[b]));
-	digits(m, &map, naxes, axes, i);
-	digits(m, &map, q->nred, q->red, k);
-	e = subst(m, e, &map, false);
-	map_free(&map);
-	return e;
-}
-
-/* Does the factor lie closer together along the depth than along its own axis? */
-static bool
-depth_first(Gemm *q, Node *read, Node *own)
-{
-	Node *c = elem_stride(q->kb, read, q->red[q->nred - 1]), *d = own ? elem_stride(q->kb, read, own) : NULL;
-
-	return c && is_intv(c, 1) && !(d && is_intv(d, 1));
-}
-
-/* The block's threads bring tile[depth][extent] of a factor to shared memory, zeros past the ends. */
-static void
-bring(Gemm *q, Region *r, Node *tile, Node *e, Node *read, Node *const *axes, int naxes, Node *first, Node *end, int width, Node *k0)
-{
-	Module *m = q->kb->m;
-	Node *i = x_axis(m, x_idx(m, width * BK / THREADS)), *flat, *kk, *ii, *at, *k, *v, *ok;
-	Region *ri = region_new(m, NULL);
-	bool deep = depth_first(q, read, naxes ? axes[naxes - 1] : NULL);
-
-	flat = x_add(m, x_muli(m, i, THREADS), q->f->tid);
-	kk = deep ? x_mod(m, flat, x_idx(m, BK)) : x_fdiv(m, flat, x_idx(m, width));
-	ii = deep ? x_fdiv(m, flat, x_idx(m, BK)) : x_mod(m, flat, x_idx(m, width));
-	at = l_let(m, ri, x_add(m, first, ii));
-	k = l_let(m, ri, x_add(m, k0, kk));
-	ok = x_and(m, x_lt(m, at, end), x_lt(m, k, q->k));
-	v = x_select(m, ok, factor_at(q, e, axes, naxes, at, k), x_int(m, e->type->dtype, 0));
-	l_store(m, ri, tile, 2, (Node *[]){kk, ii}, kb_emit(q->kb, ri, v));
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-static void
-fragment(Module *m, Region *r, Node *dst, Node *tile, Node *kk, Node *first, int n)
-{
-	Node *i = x_axis(m, x_idx(m, n));
-	Region *ri = region_new(m, NULL);
-
-	l_store(m, ri, dst, 1, &i, l_load(m, tile, 2, (Node *[]){kk, x_add(m, first, i)}));
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-static void
-multiply(Gemm *q, Region *r, Node *acc, Node *fa, Node *fb)
-{
-	Module *m = q->kb->m;
-	Node *i = x_axis(m, x_idx(m, TM)), *j = x_axis(m, x_idx(m, TN)), *ij[2] = {i, j}, *in[3], *v;
-	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL);
-
-	in[0] = l_load(m, fa, 1, &i);
-	in[1] = l_load(m, fb, 1, &j);
-	in[2] = l_load(m, acc, 2, ij);
-	v = dt_float(in[0]->type->dtype) ? x_op(m, O_MULADD, 3, in, in[0]->type->dtype)
-		: x_add(m, in[2], x_mul(m, in[0], in[1]));
-	l_store(m, rj, acc, 2, ij, v);
-	l_for(m, ri, F_UNROLL, j, rj);
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-static void
-epilogue(Gemm *q, Region *r, Node *acc, Node *ty, Node *tx)
-{
-	Module *m = q->kb->m;
-	Node *i = x_axis(m, x_idx(m, TM)), *j = x_axis(m, x_idx(m, TN)), *ij[2] = {i, j}, *mi, *nj, *e, *idx[MAX_RANK];
-	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *in = region_new(m, NULL);
-	Map map = {0};
-	int d;
-
-	mi = l_let(m, rj, x_add(m, q->m0, x_add(m, x_muli(m, ty, TM), i)));
-	nj = l_let(m, rj, x_add(m, q->n0, x_add(m, x_muli(m, tx, TN), j)));
-	for (d = 0; d < q->nbatch; d++)
-		map_put(&map, q->batch[d], map_get(&q->base, q->batch[d]));
-	digits(m, &map, q->nrow, q->row, mi);
-	digits(m, &map, q->ncol, q->col, nj);
-	map_put(&map, q->c->reduce, l_load(m, acc, 2, ij));
-	for (d = 0; d < rank_of(q->t); d++)
-		if (is_intv(dim_of(q->t, d), 1))
-			map_put(&map, q->t->in[d], x_idx(m, 0));
-	e = kb_emit(q->kb, in, subst(m, q->t->in[q->t->nin - 1], &map, false));
-	for (d = 0; d < rank_of(q->t); d++)
-		idx[d] = map_get(&map, q->t->in[d]);
-	map_free(&map);
-	kb_store(q->kb, in, q->t, idx, e);
-	l_when(m, rj, x_and(m, x_lt(m, mi, q->m), x_lt(m, nj, q->n)), in, NULL);
-	l_for(m, ri, F_UNROLL, j, rj);
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-static Kernel *
-contract_gpu(Sched *s, Group *g)
-{
-	Contraction c;
-	KB kb;
-	Module *m = s->m;
-	Gemm q = {0};
-	Frame f;
-	Node *t = g->members[0], *as, *bs, *acc, *fa, *fb, *kt, *kk, *tx, *ty, *units, *rest, *nm, *nn, *k0, *e[2], *zero[2];
-	Region *rk = region_new(m, NULL), *rkk = region_new(m, NULL), *ri = region_new(m, NULL), *rj = region_new(m, NULL);
-	DType d;
-	int i;
-
-	if (!contraction_of(s, t, &c))
-		return NULL;
-	kb = kb_new(s, g->loc);
-	q.kb = &kb, q.f = &f, q.c = &c, q.t = t;
-	for (i = 0; i < rank_of(t); i++) {
-		Node *ax = t->in[storage_of(s, t)->order[i]];
-		bool a = contains(c.ea, ax), b = contains(c.eb, ax);
-		if (is_intv(ax->in[0], 1))
-			continue;
-		if (a && !b)
-			q.row[q.nrow++] = ax;
-		else if (b && !a)
-			q.col[q.ncol++] = ax;
-		else
-			q.batch[q.nbatch++] = ax;
-	}
-	for (i = 0; i < c.nred; i++)
-		q.red[q.nred++] = c.red[i];
-	q.m = product(m, q.nrow, q.row);
-	q.n = product(m, q.ncol, q.col);
-	q.k = product(m, q.nred, q.red);
-	nm = x_ceildiv(m, q.m, x_idx(m, BM));
-	nn = x_ceildiv(m, q.n, x_idx(m, BN));
-	units = x_mul(m, x_mul(m, nm, nn), product(m, q.nbatch, q.batch));
-	f = frame(&kb, units, THREADS);
-	d = c.ea->type->dtype;
-	as = shared(&kb, &f, "as", storage_type(d), 2, (Node *[]){x_idx(m, BK), x_idx(m, BM)});
-	bs = shared(&kb, &f, "bs", storage_type(d), 2, (Node *[]){x_idx(m, BK), x_idx(m, BN)});
-	q.n0 = l_let(m, f.thread, x_muli(m, x_mod(m, f.bid, nn), BN));
-	rest = x_fdiv(m, f.bid, nn);
-	q.m0 = l_let(m, f.thread, x_muli(m, x_mod(m, rest, nm), BM));
-	rest = l_let(m, f.thread, x_fdiv(m, rest, nm));
-	digits(m, &q.base, q.nbatch, q.batch, rest);
-	tx = x_mod(m, f.tid, x_idx(m, BN / TN));
-	ty = x_fdiv(m, f.tid, x_idx(m, BN / TN));
-	e[0] = x_idx(m, TM), e[1] = x_idx(m, TN);
-	acc = l_alloc(m, f.thread, l_buffer(m, "acc", c.reduce->type->dtype, SP_REG, 2, e));
-	fa = l_alloc(m, f.thread, l_buffer(m, "fa", storage_type(d), SP_REG, 1, e));
-	fb = l_alloc(m, f.thread, l_buffer(m, "fb", storage_type(d), SP_REG, 1, e + 1));
-	zero[0] = x_axis(m, e[0]), zero[1] = x_axis(m, e[1]);
-	l_store(m, rj, acc, 2, zero, x_int(m, c.reduce->type->dtype, 0));
-	l_for(m, ri, F_UNROLL, zero[1], rj);
-	l_for(m, f.thread, F_UNROLL, zero[0], ri);
-	kt = x_axis(m, x_ceildiv(m, q.k, x_idx(m, BK)));
-	k0 = l_let(m, rk, x_muli(m, kt, BK));
-	bring(&q, rk, as, c.ea, c.a, q.row, q.nrow, q.m0, q.m, BM, k0);
-	bring(&q, rk, bs, c.eb, c.b, q.col, q.ncol, q.n0, q.n, BN, k0);
-	l_barrier(m, rk);
-	kk = x_axis(m, x_idx(m, BK));
-	fragment(m, rkk, fa, as, kk, x_muli(m, ty, TM), TM);
-	fragment(m, rkk, fb, bs, kk, x_muli(m, tx, TN), TN);
-	multiply(&q, rkk, acc, fa, fb);
-	l_for(m, rk, F_UNROLL, kk, rkk);
-	l_barrier(m, rk);
-	l_for(m, f.thread, F_SERIAL, kt, rk);
-	epilogue(&q, f.thread, acc, ty, tx);
-	kb.k->flops = 2.0 * BM * BN * (double)const_or(q.k, 128);
-	map_free(&q.base);
-	return close_frame(&kb, &f, arena_printf(m->arena, "class=contract, block=[%d,%d,%d], thread=[%d,%d]", BM, BN, BK, TM, TN));
+	return gpu_close(&kb, &f, arena_printf(m->arena, "class=row, threads=%d, members=%d", threads, g->n));
 }
 
 Kernel *

@@ -21,7 +21,7 @@ typedef struct Grouper {
 } Grouper;
 
 static bool
-is_contraction(Node *t)
+is_contraction(const Machine *mach, Node *t)
 {
 	Node **list;
 	int i, n;
@@ -30,7 +30,7 @@ is_contraction(Node *t)
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n && !yes; i++)
 		if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && list[i]->in[list[i]->nin - 1]->code == O_MUL)
-			yes = contraction_reuse(t, list[i]);
+			yes = contraction_reuse(mach, t, list[i]);
 	free(list);
 	return yes;
 }
@@ -189,7 +189,7 @@ place(Grouper *q, Node *t)
 	Group *g, *best = NULL;
 	int i, n, k, bestk = 0;
 
-	if (t->code != O_TENSOR || is_contraction(t) || is_window(t)) {
+	if (t->code != O_TENSOR || is_contraction(q->s->mach, t) || is_window(t)) {
 		new_group(q, t);
 		return;
 	}
@@ -197,7 +197,7 @@ place(Grouper *q, Node *t)
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
 			continue;
-		if (g->members[0]->code != O_TENSOR || is_contraction(g->members[0]) || is_window(g->members[0]))
+		if (g->members[0]->code != O_TENSOR || is_contraction(q->s->mach, g->members[0]) || is_window(g->members[0]))
 			continue;
 		if (fits(q, g, t, &k) && k > bestk && !around(g, t)) {
 			best = g;

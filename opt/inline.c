@@ -237,7 +237,7 @@ keep_sizes(Inliner *f, Node *e)
 
 /* ---- deciding -------------------------------------------------------------------------------------- */
 
-/* Does the producer's body, read as this use does, keep affine addresses? */
+/* Does the producer's body, read as this use does, keep affine addresses? A GPU takes a guard along. */
 static bool
 stays_affine(Module *m, Node *p, Use *u)
 {
@@ -252,14 +252,15 @@ stays_affine(Module *m, Node *p, Use *u)
 	map_free(&map);
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++)
-		ok = list[i]->code != O_FLOORDIV && list[i]->code != O_MOD && list[i]->code != O_SELECT;
+		ok = list[i]->code != O_FLOORDIV && list[i]->code != O_MOD
+			&& (list[i]->code != O_SELECT || (list[i] == e && e->in[2]->code == O_NUM && machine_gpu(m->machine)));
 	free(list);
 	return ok;
 }
 
 /* Is the read an operand of a sum of products with reuse? Those want plain addresses. */
 static bool
-feeds_product(Use *u)
+feeds_product(Module *m, Use *u)
 {
 	Node **list, *body = u->user->in[u->user->nin - 1];
 	int i, n;
@@ -268,7 +269,7 @@ feeds_product(Use *u)
 	list = topo_scalar(body, &n);
 	for (i = 0; i < n && !yes; i++)
 		yes = list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && contains(list[i], u->read)
-			&& contraction_reuse(u->user, list[i]);
+			&& contraction_reuse(m->machine, u->user, list[i]);
 	free(list);
 	return yes;
 }
@@ -302,7 +303,7 @@ decide(Inliner *f, Node *old, Node *p)
 	for (u = x->uses; u; u = u->next) {
 		if (u->once)
 			continue;
-		if (u->reduced && !(move && (!feeds_product(u) || stays_affine(f->m, p, u))))
+		if (u->reduced && !(move && (!feeds_product(f->m, u) || stays_affine(f->m, p, u))))
 			return false;
 		if (!move && cost > COST_CHEAP)
 			return false;

@@ -115,7 +115,7 @@ pack_constant(Layout *l, Contraction *c)
 		return;
 	order[n] = i;
 	st = storage_of(l->s, w);
-	st->block = c->nr;
+	st->block = l->s->gpu ? 0 : c->nr;
 	storage_set_order(l->s, st, order);
 }
 

@@ -102,16 +102,27 @@ bool wants_rows(KB *, Nest *);                           /* reduces along a cont
 bool body_is_plain(Node *body);                          /* has no loop */
 bool long_rows(Sched *, Node *tensor);                   /* worth a block each */
 
-/* ---- cpu.c, contract.c, gpu.c ----------------------------------------------------------------- */
+/* ---- cpu.c, contract.c ----------------------------------------------------------------- */
 
 Kernel *schedule_cpu(Sched *, Group *);
 Kernel *contract_cpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
 Kernel *scatter_kernel(Sched *, Node *scatter);
-Kernel *schedule_gpu(Sched *, Group *);
 
 /* Has the sum of products operands that are read again and again (a matrix product, a convolution)? */
-bool contraction_reuse(Node *tensor, Node *reduce);
+bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 bool contraction_of(Sched *, Node *tensor, Contraction *);
+
+/* ---- gpu.c, gpu_contract.c ------------------------------------------------------------------------ */
+
+/* The frame of a kernel: statements for the block (shared memory) and for the thread. */
+typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
+Frame gpu_frame(KB *, Node *blocks, int threads);
+Kernel *gpu_close(KB *, Frame *, const char *schedule);
+Node *gpu_shared(KB *, Frame *, const char *name, DType, int n, Node *const *extents);   /* allocated, constant extents */
+void digits(Module *, Map *, int n, Node *const *axes, Node *flat);   /* adds each axis -> its digit of flat, the last one fastest */
+Node *axes_product(Module *, int n, Node *const *axes);               /* of their extents */
+Kernel *schedule_gpu(Sched *, Group *);
+Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
 
 /* ---- group.c ------------------------------------------------------------------------------------ */
 

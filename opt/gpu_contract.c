@@ -1,0 +1,487 @@
+/*
+ * GPU schedule of the class contract: sums of products with reuse as an implicit matrix product,
+ * in SIMT form. The axes that only the first factor has are its rows, those that only the second
+ * has its columns, the summed ones its depth; what is left is a batch.
+ *
+ * A block computes a tile of the result. Step by step it brings BK deep tiles of both factors to
+ * shared memory, the depth outermost, and each thread multiplies 4 values of one by 4 of the other
+ * into 16 accumulators. Where addresses allow it, elements travel several at a time. At the end the
+ * accumulators pass through shared memory once more, so that what follows the sum in the definition
+ * (bias, activation, residual) is written once, and stored along the contiguous axis of the result.
+ *
+ * The last summed axis advances in steps of BK, the others one by one; where it is short, all of
+ * them together are taken as one. Rows past the end are read again from the last one and not stored;
+ * past the depth zeros are multiplied.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+enum { BK = 16, T = 4, PAD = 4 };
+
+/* Tiles to choose from. */
+static const struct { int m, n; } shapes[] = { {64, 64}, {32, 64}, {64, 32}, {32, 32}, {16, 64}, {64, 16} };
+
+/* One factor. */
+typedef struct Side {
+	Node *e, *read;        /* the factor, and the read in it */
+	Node *axes[MAX_RANK];  /* of the result, that only this factor has: slowest first */
+	int n;
+	Node *extent, *block;  /* elements in all; which tile this block has */
+	int width;             /* of the tile */
+	bool deep;             /* brought along the depth, else along its own axes */
+	int lanes;             /* elements at a time */
+	Node *tile;            /* [BK][width + PAD] */
+	Node *first;           /* of the thread's 4, within the tile */
+} Side;
+
+typedef struct Gemm {
+	KB *kb;
+	Module *m;
+	Frame f;
+	Contraction c;
+	Nest nest;
+	Side a, b;
+	Node *batch[MAX_RANK];
+	int nbatch;
+	bool flat;             /* the summed axes as one */
+	Map at;                /* batch axes, and the slow summed axes of a step, to their values */
+	Node *k0, *depth;      /* where a step begins, and the extent it goes along */
+	int threads;
+	Node *acc;
+	bool rows_last;        /* the result is contiguous along rows */
+} Gemm;
+
+/* ---- vectors --------------------------------------------------------------------------------------- */
+
+static int64_t
+gcd(int64_t a, int64_t b)
+{
+	int64_t t;
+
+	while (b)
+		t = a % b, a = b, b = t;
+	return a < 0 ? -a : a;
+}
+
+/* A number that divides the expression whatever its axes and symbols are; 0 if it is 0. */
+static int64_t
+divisor(const Node *e)
+{
+	int64_t v;
+
+	if (is_int(e, &v))
+		return v;
+	switch (e->code) {
+	case O_ADD: case O_SUB: case O_MIN: case O_MAX: return gcd(divisor(e->in[0]), divisor(e->in[1]));
+	case O_MUL: return sat_mul(divisor(e->in[0]), divisor(e->in[1]));
+	default: return 1;
+	}
+}
+
+static int
+size_of(const Node *tensor)
+{
+	return dtypes[storage_type(dtype_of(tensor))].bits / 8;
+}
+
+/* Are elements along the axis consecutive, w of them always aligned and inside? */
+static bool
+in_vectors(Gemm *q, Node *addr, Node *axis, int w)
+{
+	Node *coef, *rest;
+
+	return divisor(axis->in[0]) % w == 0 && linear_in(q->m, addr, axis, &coef, &rest) && is_intv(coef, 1)
+		&& divisor(rest) % w == 0;
+}
+
+static int
+vector_of(int bytes)
+{
+	return bytes >= 8 ? 2 : bytes >= 2 ? 4 : 8;
+}
+
+static bool
+in_guard(Node *e, Node *axis)
+{
+	for (; e->code == O_CAST || e->code == O_SELECT; e = e->in[e->code == O_SELECT])
+		if (e->code == O_SELECT && contains(e->in[0], axis))
+			return true;
+	return false;
+}
+
+/* How the tile is brought: along the axis that is contiguous in memory. */
+static void
+choose_order(Gemm *q, Side *s)
+{
+	Node *own = s->n ? s->axes[s->n - 1] : NULL, *red = q->c.red[q->c.nred - 1], *axis, *c, *d;
+	Node *addr = kb_address(q->kb, s->read->in[0], s->read->in + 1);
+	int w = vector_of(size_of(s->read->in[0]));
+
+	c = elem_stride(q->kb, s->read, red);
+	d = own ? elem_stride(q->kb, s->read, own) : NULL;
+	s->deep = c && is_intv(c, 1) && !(d && is_intv(d, 1));
+	axis = s->deep ? red : own;
+	s->lanes = axis && !is_packed(q->kb->s, s->read->in[0]) && !in_guard(s->e, axis) && in_vectors(q, addr, axis, w) ? w : 1;
+}
+
+/* ---- bringing tiles -------------------------------------------------------------------------------- */
+
+/* e where ok holds and zero elsewhere; the choice goes to the read, where it may become a vector's. */
+static Node *
+guarded(Module *m, Node *e, Node *ok)
+{
+	int64_t v;
+
+	if (e->code == O_CAST)
+		return x_cast(m, e->type->dtype, guarded(m, e->in[0], ok));
+	if (e->code == O_SELECT && ((is_int(e->in[2], &v) && v == 0) || (e->in[2]->code == O_NUM
+	 && dt_float(e->in[2]->type->dtype) && e->in[2]->num.f == 0)))
+		return x_select(m, x_and(m, ok, e->in[0]), e->in[1], e->in[2]);
+	return x_select(m, ok, e, x_int(m, e->type->dtype, 0));
+}
+
+/* Binds the summed axes at element k of the step; is it inside, for k the first of a vector? */
+static Node *
+bind_depth(Gemm *q, Map *map, Node *k, Node *first)
+{
+	Module *m = q->m;
+	int i;
+
+	if (q->flat)
+		digits(m, map, q->c.nred, q->c.red, x_add(m, q->k0, k));
+	else {
+		for (i = 0; i + 1 < q->c.nred; i++)
+			map_put(map, q->c.red[i], map_get(&q->at, q->c.red[i]));
+		map_put(map, q->c.red[i], x_add(m, q->k0, k));
+	}
+	return x_lt(m, x_add(m, q->k0, first), q->depth);
+}
+
+static void
+bind_batch(Gemm *q, Map *map)
+{
+	int i;
+
+	for (i = 0; i < q->nbatch; i++)
+		map_put(map, q->batch[i], map_get(&q->at, q->batch[i]));
+}
+
+/* The element of the factor where vector number x of the tile begins, by vectors of w; never past the end. */
+static Node *
+own_vector(Gemm *q, Side *s, Node *x, int w)
+{
+	Module *m = q->m;
+
+	x = x_add(m, x_muli(m, s->block, s->width / w), x);
+	return x_min(m, x, x_addi(m, x_fdiv(m, s->extent, x_idx(m, w)), -1));
+}
+
+static void
+bring(Gemm *q, Region *r, Side *s)
+{
+	Module *m = q->m;
+	int w = s->lanes, own_w = s->deep ? 1 : w, vectors = s->width * BK / w, count = (vectors + q->threads - 1) / q->threads;
+	Node *per = x_idx(m, s->deep ? BK / w : s->width / w), *j = x_axis(m, x_idx(m, count)), *v = x_axis(m, x_idx(m, w));
+	Node *unit, *k, *x, *own, *ok, *e, *lane[2];
+	Region *rj = region_new(m, NULL), *rv = region_new(m, NULL), *all = rj;
+	Map map = {0};
+	int i;
+
+	unit = count == 1 ? q->f.tid : x_add(m, x_muli(m, j, q->threads), q->f.tid);
+	k = s->deep ? x_muli(m, x_mod(m, unit, per), w) : x_fdiv(m, unit, per);
+	x = s->deep ? x_fdiv(m, unit, per) : x_mod(m, unit, per);
+	lane[0] = w > 1 && s->deep ? v : x_idx(m, 0);
+	lane[1] = w > 1 && !s->deep ? v : x_idx(m, 0);
+	if (vectors % q->threads)
+		all = region_new(m, NULL);
+	own = l_let(m, count == 1 ? q->f.thread : all, own_vector(q, s, x, own_w));
+	bind_batch(q, &map);
+	digits(m, &map, s->n, s->axes, x_add(m, x_muli(m, own, own_w), lane[1]));
+	for (i = 0; i < s->n && s->n > 1 && own_w == 1; i++)
+		map_put(&map, s->axes[i], l_let(m, count == 1 ? q->f.thread : all, map_get(&map, s->axes[i])));
+	ok = bind_depth(q, &map, x_add(m, k, lane[0]), k);
+	e = guarded(m, subst(m, s->e, &map, false), ok);
+	map_free(&map);
+	l_store(m, w > 1 ? rv : all, s->tile, 2, (Node *[]){x_add(m, k, lane[0]), x_add(m, x_muli(m, x, own_w), lane[1])},
+		kb_emit(q->kb, w > 1 ? rv : all, e));
+	if (w > 1)
+		l_for(m, all, F_VECTOR, v, rv);
+	if (all != rj)
+		l_when(m, rj, x_lt(m, unit, x_idx(m, vectors)), all, NULL);
+	if (count > 1)
+		l_for(m, r, F_UNROLL, j, rj);
+	for (i = 0; count == 1 && i < rj->nresults; i++)
+		region_add(m, r, rj->results[i]);
+}
+
+/* ---- multiplying ----------------------------------------------------------------------------------- */
+
+static Node *
+fragment(Gemm *q, Region *r, Side *s, const char *name, Node *kk)
+{
+	Module *m = q->m;
+	Node *n = x_idx(m, T), *v = x_axis(m, n), *f;
+	Region *rv = region_new(m, NULL);
+
+	f = l_alloc(m, r, l_buffer(m, name, s->tile->type->dtype, SP_REG, 1, &n));
+	l_store(m, rv, f, 1, &v, l_load(m, s->tile, 2, (Node *[]){kk, x_add(m, s->first, v)}));
+	l_for(m, r, F_VECTOR, v, rv);
+	return f;
+}
+
+/* A loop over the thread's 4 x 4 results. */
+static void
+each_result(Gemm *q, Region *r, Node **i, Node **j, Region *in)
+{
+	Module *m = q->m;
+	Region *ri = region_new(m, NULL);
+
+	l_for(m, ri, F_UNROLL, *j, in);
+	l_for(m, r, F_UNROLL, *i, ri);
+}
+
+static void
+multiply(Gemm *q, Region *r)
+{
+	Module *m = q->m;
+	Node *kk = x_axis(m, x_idx(m, BK)), *i = x_axis(m, x_idx(m, T)), *j = x_axis(m, x_idx(m, T)), *in[3], *fa, *fb, *v;
+	Region *rk = region_new(m, NULL), *rj = region_new(m, NULL);
+
+	fa = fragment(q, rk, &q->a, "fa", kk);
+	fb = fragment(q, rk, &q->b, "fb", kk);
+	in[0] = l_load(m, fa, 1, &i);
+	in[1] = l_load(m, fb, 1, &j);
+	in[2] = l_load(m, q->acc, 2, (Node *[]){i, j});
+	v = dt_float(in[0]->type->dtype) ? x_op(m, O_MULADD, 3, in, in[0]->type->dtype)
+		: x_add(m, in[2], x_mul(m, in[0], in[1]));
+	l_store(m, rj, q->acc, 2, (Node *[]){i, j}, v);
+	each_result(q, rk, &i, &j, rj);
+	l_for(m, r, F_UNROLL, kk, rk);
+}
+
+static void
+clear(Gemm *q, Region *r)
+{
+	Module *m = q->m;
+	Node *i = x_axis(m, x_idx(m, T)), *j = x_axis(m, x_idx(m, T));
+	Region *in = region_new(m, NULL);
+
+	l_store(m, in, q->acc, 2, (Node *[]){i, j}, x_int(m, q->acc->type->dtype, 0));
+	each_result(q, r, &i, &j, in);
+}
+
+/* The depth step by step. */
+static void
+accumulate(Gemm *q, Region *r)
+{
+	Module *m = q->m;
+	Contraction *c = &q->c;
+	Node *per, *step, *outer = x_idx(m, 1), *rest;
+	Region *in = region_new(m, NULL);
+	int i;
+
+	q->depth = q->flat ? axes_product(m, c->nred, c->red) : c->red[c->nred - 1]->in[0];
+	per = x_ceildiv(m, q->depth, x_idx(m, BK));
+	if (!q->flat)
+		outer = axes_product(m, c->nred - 1, c->red);
+	step = x_axis(m, x_mul(m, outer, per));
+	q->k0 = l_let(m, in, x_muli(m, is_intv(outer, 1) ? step : x_mod(m, step, per), BK));
+	rest = x_fdiv(m, step, per);
+	for (i = c->nred - 1; !q->flat && i-- > 0;) {
+		map_put(&q->at, c->red[i], l_let(m, in, i ? x_mod(m, rest, c->red[i]->in[0]) : rest));
+		rest = x_fdiv(m, rest, c->red[i]->in[0]);
+	}
+	bring(q, in, &q->a);
+	bring(q, in, &q->b);
+	l_barrier(m, in);
+	multiply(q, in);
+	l_barrier(m, in);
+	l_for(m, r, F_SERIAL, step, in);
+}
+
+/* ---- storing --------------------------------------------------------------------------------------- */
+
+/* The accumulators to shared memory, [slow][fast + PAD]. */
+static Node *
+spread(Gemm *q, Region *r, Side *slow, Side *fast)
+{
+	Module *m = q->m;
+	Node *i = x_axis(m, x_idx(m, T)), *v = x_axis(m, x_idx(m, T)), *sums;
+	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL);
+
+	sums = gpu_shared(q->kb, &q->f, "sums", q->acc->type->dtype, 2,
+		(Node *[]){x_idx(m, slow->width), x_idx(m, fast->width + PAD)});
+	l_store(m, rv, sums, 2, (Node *[]){x_add(m, slow->first, i), x_add(m, fast->first, v)},
+		l_load(m, q->acc, 2, q->rows_last ? (Node *[]){v, i} : (Node *[]){i, v}));
+	l_for(m, ri, F_VECTOR, v, rv);
+	l_for(m, r, F_UNROLL, i, ri);
+	l_barrier(m, r);
+	return sums;
+}
+
+static void
+finish(Gemm *q, Region *r)
+{
+	Module *m = q->m;
+	Side *fast = q->rows_last ? &q->a : &q->b, *slow = q->rows_last ? &q->b : &q->a;
+	Node *addr = kb_address(q->kb, q->nest.out, q->nest.out_idx), *sums = spread(q, r, slow, fast), *per, *e, *ok, *idx[MAX_RANK];
+	Node *last = q->nest.axis[q->nest.n - 1], *i, *v, *unit, *x, *y, *fx, *fy;
+	int w = vector_of(size_of(q->nest.out)), d, count;
+	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL);
+	Map map = {0};
+
+	if (!fast->n || fast->axes[fast->n - 1] != last || !in_vectors(q, addr, last, w))
+		w = 1;
+	count = q->a.width * q->b.width / w / q->threads;
+	i = x_axis(m, x_idx(m, count)), v = x_axis(m, x_idx(m, w));
+	unit = count > 1 ? x_add(m, x_muli(m, i, q->threads), q->f.tid) : q->f.tid;
+	per = x_idx(m, fast->width / w);
+	x = x_mod(m, unit, per), y = x_fdiv(m, unit, per);
+	fx = l_let(m, ri, x_add(m, x_muli(m, fast->block, fast->width / w), x));
+	fy = l_let(m, ri, x_add(m, x_muli(m, slow->block, slow->width), y));
+	ok = x_and(m, x_lt(m, x_muli(m, fx, w), fast->extent), x_lt(m, fy, slow->extent));
+	x = x_muli(m, x, w), fx = x_muli(m, fx, w);
+	if (w > 1)
+		x = x_add(m, x, v), fx = x_add(m, fx, v);
+	bind_batch(q, &map);
+	digits(m, &map, fast->n, fast->axes, fx);
+	digits(m, &map, slow->n, slow->axes, fy);
+	map_put(&map, q->c.reduce, l_load(m, sums, 2, (Node *[]){y, x}));
+	e = kb_emit(q->kb, w > 1 ? rv : in, subst(m, q->nest.body, &map, false));
+	for (d = 0; d < rank_of(q->nest.out); d++)
+		idx[d] = subst(m, q->nest.out_idx[d], &map, false);
+	map_free(&map);
+	kb_store(q->kb, w > 1 ? rv : in, q->nest.out, idx, e);
+	if (w > 1)
+		l_for(m, in, F_VECTOR, v, rv);
+	l_when(m, ri, ok, in, NULL);
+	if (count > 1)
+		l_for(m, r, F_SERIAL, i, ri);
+	for (d = 0; count == 1 && d < ri->nresults; d++)
+		region_add(m, r, ri->results[d]);
+}
+
+/* ---- the kernel -------------------------------------------------------------------------------------- */
+
+static double
+extent_or(int n, Node *const *axes, double other)
+{
+	double x = 1;
+	int64_t v;
+	int i;
+
+	for (i = 0; i < n; i++)
+		x *= is_int(axes[i]->in[0], &v) ? (double)v : other;
+	return x;
+}
+
+/* The shape of least work: what is computed and brought, on as many threads as there are. */
+static void
+choose_shape(Gemm *q)
+{
+	double m = extent_or(q->a.n, q->a.axes, 32), n = extent_or(q->b.n, q->b.axes, 32);
+	double batch = extent_or(q->nbatch, q->batch, 4), best = -1, blocks, threads, cost;
+	int units = q->kb->s->mach->units ? q->kb->s->mach->units : 64, bytes = dtypes[q->acc->type->dtype].bits / 8;
+	size_t i;
+
+	for (i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+		int bm = shapes[i].m, bn = shapes[i].n;
+		if (bm * bn * bytes > 16384 || bm * bn / (T * T) % q->kb->s->mach->warp)
+			continue;
+		blocks = batch * (double)((int64_t)(m + bm - 1) / bm) * (double)((int64_t)(n + bn - 1) / bn);
+		threads = blocks * bm * bn / (T * T);
+		cost = blocks * bm * bn * (1 + 16.0 / bm + 16.0 / bn);
+		if (threads < units * 256.0)
+			cost *= units * 256.0 / threads;
+		if (best < 0 || cost < best) {
+			best = cost;
+			q->a.width = bm, q->b.width = bn;
+		}
+	}
+	q->threads = q->a.width * q->b.width / (T * T);
+}
+
+static void
+sort_axes(Gemm *q)
+{
+	Node *ax;
+	bool a, b;
+	int i;
+
+	for (i = 0; i < q->nest.n; i++) {
+		ax = q->nest.axis[i];
+		a = contains(q->c.ea, ax), b = contains(q->c.eb, ax);
+		if (a && !b)
+			q->a.axes[q->a.n++] = ax;
+		else if (b && !a)
+			q->b.axes[q->b.n++] = ax;
+		else
+			q->batch[q->nbatch++] = ax;
+	}
+	q->rows_last = q->a.n && q->a.axes[q->a.n - 1] == q->nest.axis[q->nest.n - 1];
+	q->a.e = q->c.ea, q->a.read = q->c.a;
+	q->b.e = q->c.eb, q->b.read = q->c.b;
+	q->a.extent = axes_product(q->m, q->a.n, q->a.axes);
+	q->b.extent = axes_product(q->m, q->b.n, q->b.axes);
+}
+
+/* Which tile the block has, and which four of each side the thread. */
+static void
+locate(Gemm *q, Node *nm, Node *nn)
+{
+	Module *m = q->m;
+	Node *rest = x_fdiv(m, q->f.bid, nn), *per, *x, *y;
+	Side *fast = q->rows_last ? &q->a : &q->b, *slow = q->rows_last ? &q->b : &q->a;
+	int i, lanes;
+
+	q->b.block = l_let(m, q->f.thread, x_mod(m, q->f.bid, nn));
+	q->a.block = l_let(m, q->f.thread, q->nbatch ? x_mod(m, rest, nm) : rest);
+	digits(m, &q->at, q->nbatch, q->batch, x_fdiv(m, rest, nm));
+	for (i = 0; i < q->nbatch; i++)
+		map_put(&q->at, q->batch[i], l_let(m, q->f.thread, map_get(&q->at, q->batch[i])));
+	/* 32 threads have up to 8 x 4 of the fours: what they read together lies in distinct banks, or is the same */
+	lanes = fast->width / T < 8 ? fast->width / T : 8;
+	per = x_idx(m, fast->width / T / lanes);
+	x = x_add(m, x_mod(m, q->f.tid, x_idx(m, lanes)), x_muli(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), lanes));
+	y = x_add(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, lanes)), x_idx(m, 32 / lanes)),
+		x_muli(m, x_fdiv(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), 32 / lanes));
+	fast->first = l_let(m, q->f.thread, x_muli(m, x, T));
+	slow->first = l_let(m, q->f.thread, x_muli(m, y, T));
+}
+
+Kernel *
+contract_gpu(Sched *s, Group *g)
+{
+	KB kb = kb_new(s, g->loc);
+	Module *m = s->m;
+	Gemm q = {.kb = &kb, .m = m, .nest = nest_of(&kb, g->members[0])};
+	Node *view = t_tensor(m, q.nest.n, q.nest.axis, q.nest.body), *four = x_idx(m, T), *nm, *nn, *k;
+	DType d;
+	int64_t c;
+
+	if (view->code != O_TENSOR || !contraction_of(s, view, &q.c) || dt_small(q.c.ea->type->dtype))
+		return NULL;
+	sort_axes(&q);
+	d = storage_type(q.c.ea->type->dtype);
+	q.acc = l_buffer(m, "acc", q.c.reduce->type->dtype, SP_REG, 2, (Node *[]){four, four});
+	choose_shape(&q);
+	k = q.c.red[q.c.nred - 1]->in[0];
+	q.flat = q.c.nred > 1 && is_int(k, &c) && c % BK && c < 4 * BK;
+	nm = x_ceildiv(m, q.a.extent, x_idx(m, q.a.width));
+	nn = x_ceildiv(m, q.b.extent, x_idx(m, q.b.width));
+	q.f = gpu_frame(&kb, x_mul(m, x_mul(m, nm, nn), axes_product(m, q.nbatch, q.batch)), q.threads);
+	q.a.tile = gpu_shared(&kb, &q.f, "as", d, 2, (Node *[]){x_idx(m, BK), x_idx(m, q.a.width + PAD)});
+	q.b.tile = gpu_shared(&kb, &q.f, "bs", d, 2, (Node *[]){x_idx(m, BK), x_idx(m, q.b.width + PAD)});
+	choose_order(&q, &q.a);
+	choose_order(&q, &q.b);
+	locate(&q, nm, nn);
+	l_alloc(m, q.f.thread, q.acc);
+	clear(&q, q.f.thread);
+	accumulate(&q, q.f.thread);
+	finish(&q, q.f.thread);
+	kb.k->flops = 2.0 * q.a.width * q.b.width * extent_or(q.c.nred, q.c.red, 128);
+	map_free(&q.at);
+	return gpu_close(&kb, &q.f, arena_printf(m->arena, "class=contract, block=[%d,%d,%d], thread=[%d,%d], lanes=[%d,%d]",
+		q.a.width, q.b.width, BK, T, T, q.a.lanes, q.b.lanes));
+}
