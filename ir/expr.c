@@ -712,6 +712,66 @@ x_raw(Module *m, OpCode op, int nin, Node *const *in, DType d)
 	return e;
 }
 
+static bool
+same_term(const Term *a, const Term *b)
+{
+	return a->c == b->c && a->nf == b->nf && memcmp(a->f, b->f, sizeof *a->f * (size_t)a->nf) == 0;
+}
+
+static Term
+without_factor(const Term *t, int k)
+{
+	Term r = *t;
+
+	memmove(&r.f[k], &r.f[k + 1], sizeof *r.f * (size_t)(--r.nf - k));
+	return r;
+}
+
+/* d floordiv(x, d) + mod(x, d) = x, both multiplied by the same: one such pair; false if there is none. */
+static bool
+recombine(Poly *p)
+{
+	Poly *w = malloc(3 * sizeof *w);
+	Term rest, scaled, other;
+	Node *f, *g;
+	bool done = false;
+	int i, j, k, l;
+
+	for (i = 0; i < p->n && !p->bad; i++)
+		for (k = 0; k < p->t[i].nf; k++) {
+			f = p->t[i].f[k];
+			if (f->code != O_MOD)
+				continue;
+			rest = without_factor(&p->t[i], k);
+			poly_of(w, f->in[1]);
+			if (w->n != 1 || !term_mul(&scaled, &rest, &w->t[0]))
+				continue;
+			for (j = 0; j < p->n; j++)
+				for (l = 0; l < p->t[j].nf; l++) {
+					g = p->t[j].f[l];
+					if (g->code != O_FLOORDIV || g->in[0] != f->in[0] || g->in[1] != f->in[1])
+						continue;
+					other = without_factor(&p->t[j], l);
+					if (!same_term(&other, &scaled))
+						continue;
+					other = p->t[j];
+					scaled = p->t[i];
+					poly_add_term(p, &other, -1);
+					poly_add_term(p, &scaled, -1);
+					w->n = 0, w->bad = false;
+					poly_add_term(w, &rest, 1);
+					poly_of(w + 1, f->in[0]);
+					poly_mul(w + 2, w, w + 1);
+					poly_add(p, w + 2, 1);
+					done = true;
+					goto end;
+				}
+		}
+end:
+	free(w);
+	return done;
+}
+
 static Node *
 index_arith(Module *m, OpCode op, Node *a, Node *b)
 {
@@ -725,6 +785,8 @@ index_arith(Module *m, OpCode op, Node *a, Node *b)
 		r = p[2].bad ? NULL : poly_node(m, p + 2);
 	} else {
 		poly_add(p, p + 1, op == O_ADD ? 1 : -1);
+		while (recombine(p))
+			;
 		r = p->bad ? NULL : poly_node(m, p);
 	}
 	free(p);
