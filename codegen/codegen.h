@@ -128,8 +128,6 @@ const char *codegen_llvm_version(void);      /* "22.1.0" */
 int link_native(Job *, int n, const char *path);
 /* Writes a file whole or not at all (temporary name, rename). 0, or -1 with errno. */
 int write_file(const char *path, const void *data, size_t size);
-/* Runs a program (no shell), its stderr kept for the message. Exit code; -1: cannot start. */
-int run_tool(Diag *, const char *const *argv);
 
 /* ---- elf.c ---------------------------------------------------------------------------------- */
 

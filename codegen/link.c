@@ -6,20 +6,15 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <dirent.h>
 #include "codegen.h"
 #include "embed.h"
+#include "tool.h"
 #include "runtime/abi.h"
 
-extern char **environ;
-
-/* ---- files and tools ---------------------------------------------------------------------------- */
+/* ---- files and commands ---------------------------------------------------------------------------- */
 
 int
 write_file(const char *path, const void *data, size_t size)
@@ -51,69 +46,25 @@ cannot_write(Diag *d, const char *path)
 	return X_TOOL;
 }
 
-/* The first lines of a tool's own message, on one of ours. */
-static void
-tool_failed(Diag *d, const char *tool, FILE *err, int status)
-{
-	char text[700];
-	size_t n, i;
-
-	rewind(err);
-	n = fread(text, 1, sizeof text - 1, err);
-	while (n && text[n - 1] == '\n')
-		n--;
-	text[n] = 0;
-	for (i = 0; i < n; i++)
-		if (text[i] == '\n')
-			text[i] = '|';
-	diag_error(d, X_TOOL, NULL, "%s failed (%d): %s", tool, status, text);
-}
-
-int
-run_tool(Diag *d, const char *const *argv)
-{
-	posix_spawn_file_actions_t fa;
-	FILE *err = tmpfile();
-	int status = -1, e;
-	pid_t pid;
-
-	posix_spawn_file_actions_init(&fa);
-	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", 0, 0);    /* read only; <fcntl.h> has names of ours */
-	if (err)
-		posix_spawn_file_actions_adddup2(&fa, fileno(err), 2);
-	e = posix_spawnp(&pid, argv[0], &fa, NULL, (char *const *)argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	if (e) {
-		diag_error(d, X_TOOL, NULL, "cannot start %s: %s (tcc-ml doctor says what to install)", argv[0],
-			strerror(e));
-	} else {
-		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-			;
-		status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-		if (status && err)
-			tool_failed(d, argv[0], err, status);
-	}
-	if (err)
-		fclose(err);
-	return e ? -1 : status;
-}
-
-/* A folder for intermediate files, and the arguments of one command. */
+/* What an artefact is made from: objects, in a folder for intermediate files. */
 typedef struct Link {
 	Job *jobs;
 	int n;
 	Module *m;
 	Diag *d;
-	char dir[256];
+	Work work;
 	const char *cc, *ar;
-	Vec objects, args;
+	Vec objects;
+	Command cmd;
 } Link;
 
 static const char *
 tmp(Link *l, const char *name)
 {
-	return arena_printf(l->m->arena, "%s/%s", l->dir, name);
+	return work_path(&l->work, name);
 }
+
+static void arg(Link *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void
 arg(Link *l, const char *fmt, ...)
@@ -124,34 +75,41 @@ arg(Link *l, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	vec_push(l->m, &l->args, arena_dup(l->m->arena, text, strlen(text) + 1));
+	command_add(&l->cmd, arena_dup(l->m->arena, text, strlen(text) + 1));
+}
+
+/* Takes the arguments so far as a command. */
+static Command
+take(Link *l, const char *what)
+{
+	Command c = l->cmd;
+
+	c.what = what;
+	l->cmd = (Command){0};
+	return c;
 }
 
 static int
-run(Link *l)
+run(Link *l, const char *what)
 {
-	vec_push(l->m, &l->args, NULL);
-	l->args.n = 0;
-	return run_tool(l->d, (const char *const *)l->args.at) ? X_TOOL : X_OK;
+	Command c = take(l, what);
+	int r = commands_run(&l->work, &c, 1, 1);
+
+	commands_free(&c, 1);
+	return r;
 }
 
-static void
-remove_all(const char *dir)
+/* The objects as arguments, in a file: there may be many. */
+static int
+object_args(Link *l)
 {
-	DIR *p = opendir(dir);
-	struct dirent *e;
-	char path[1024];
+	const char *s = "";
+	int i;
 
-	while (p && (e = readdir(p))) {
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-		if (remove(path) != 0)
-			remove_all(path);
-	}
-	if (p)
-		closedir(p);
-	rmdir(dir);
+	for (i = 0; i < l->objects.n; i++)
+		s = arena_printf(l->m->arena, "%s%s\n", s, (char *)l->objects.at[i]);
+	arg(l, "@%s", tmp(l, "objects"));
+	return work_write(&l->work, "objects", s, strlen(s));
 }
 
 /* ---- tools of an architecture ---------------------------------------------------------------------- */
@@ -229,20 +187,6 @@ ends(const char *s, const char *with)
 	return n >= k && strcmp(s + n - k, with) == 0;
 }
 
-/* Sources of the runtime as files under the folder. */
-static bool
-unpack(Link *l)
-{
-	const struct tcc_embed *e;
-
-	mkdir(tmp(l, "runtime"), 0777);
-	mkdir(tmp(l, "runtime/device"), 0777);
-	for (e = tcc_embed; e->name; e++)
-		if (strncmp(e->name, "runtime/", 8) == 0 && write_file(tmp(l, e->name), e->data, e->size))
-			return false;
-	return true;
-}
-
 /* Is it a source of the runtime proper? Device bodies need what only a host with a driver has. */
 static bool
 wanted(const char *name)
@@ -250,44 +194,56 @@ wanted(const char *name)
 	return strncmp(name, "runtime/", 8) == 0 && !strchr(name + 8, '/') && ends(name, ".c");
 }
 
+static void
+cross_compile(Link *l, const char *source, const char *object)
+{
+	arg(l, "%s", l->cc);
+	arg(l, "-std=gnu11");
+	arg(l, "-Os");
+	arg(l, "-fPIC");
+	arg(l, "-fno-asynchronous-unwind-tables");
+	arg(l, "-ffunction-sections");
+	arg(l, "-fdata-sections");
+	arg(l, "-ffile-prefix-map=%s=.", l->work.dir);
+	arg(l, "-w");
+	arg(l, "-I%s", l->work.dir);
+	arg(l, "-c");
+	arg(l, "-o");
+	arg(l, "%s", object);
+	arg(l, "%s", source);
+}
+
 static int
 cross_runtime(Link *l, const char *lib)
 {
+	enum { MAX = 128 };
 	const struct tcc_embed *e;
-	Vec objects = {0};
-	char *o;
-	int i;
+	Command cmd[MAX];
+	const char *objects = "", *o;
+	int n = 0, r = X_OK;
 
-	if (!unpack(l))
-		return cannot_write(l->d, l->dir);
-	for (e = tcc_embed; e->name; e++) {
+	for (e = tcc_embed; e->name && !r; e++)
+		if (strncmp(e->name, "runtime/", 8) == 0)
+			r = work_write(&l->work, e->name, e->data, e->size);
+	for (e = tcc_embed; e->name && !r && n < MAX; e++) {
 		if (!wanted(e->name))
 			continue;
 		o = arena_printf(l->m->arena, "%s.o", tmp(l, e->name));
-		arg(l, "%s", l->cc);
-		arg(l, "-std=gnu11");
-		arg(l, "-Os");
-		arg(l, "-fPIC");
-		arg(l, "-fno-asynchronous-unwind-tables");
-		arg(l, "-ffunction-sections");
-		arg(l, "-fdata-sections");
-		arg(l, "-ffile-prefix-map=%s=.", l->dir);
-		arg(l, "-w");
-		arg(l, "-I%s", l->dir);
-		arg(l, "-c");
-		arg(l, "-o");
-		arg(l, "%s", o);
-		arg(l, "%s", tmp(l, e->name));
-		if (run(l))
-			return X_TOOL;
-		vec_push(l->m, &objects, o);
+		cross_compile(l, tmp(l, e->name), o);
+		cmd[n++] = take(l, "the runtime");
+		objects = arena_printf(l->m->arena, "%s%s\n", objects, o);
 	}
+	if (!r)
+		r = commands_run(&l->work, cmd, n, l->jobs->jobs > 2 ? l->jobs->jobs : 2);
+	commands_free(cmd, n);
+	if (r)
+		return r;
 	arg(l, "%s", l->ar);
 	arg(l, "rcsD");
 	arg(l, "%s", lib);
-	for (i = 0; i < objects.n; i++)
-		arg(l, "%s", (char *)objects.at[i]);
-	return run(l);
+	arg(l, "@%s", tmp(l, "runtime.list"));
+	r = work_write(&l->work, "runtime.list", objects, strlen(objects));
+	return r ? r : run(l, "the runtime");
 }
 
 /* The runtime as an archive in the folder. */
@@ -302,7 +258,7 @@ runtime(Link *l, const char *lib)
 		diag_error(l->d, X_BUG, NULL, "built without its runtime");
 		return X_BUG;
 	}
-	return write_file(lib, e->data, e->size) ? cannot_write(l->d, lib) : X_OK;
+	return work_write(&l->work, "libtcc_rt.a", e->data, e->size);
 }
 
 /* ---- objects --------------------------------------------------------------------------------------------- */
@@ -320,7 +276,7 @@ static int
 write_parts(Link *l)
 {
 	const Part *p;
-	const char *path;
+	const char *name;
 	int i, k;
 
 	for (i = 0; i < l->n; i++)
@@ -328,11 +284,10 @@ write_parts(Link *l)
 			p = &l->jobs[i].parts[k];
 			if (p->kind != PART_OBJECT)
 				continue;
-			path = tmp(l, arena_printf(l->m->arena, "%s_%d_%s", l->jobs->prefix ? l->jobs->prefix
-				: "model", i, p->name));
-			if (write_file(path, p->data, p->size))
-				return cannot_write(l->d, path);
-			vec_push(l->m, &l->objects, (void *)path);
+			name = arena_printf(l->m->arena, "%s_%d_%s", l->jobs->prefix ? l->jobs->prefix : "model", i, p->name);
+			if (work_write(&l->work, name, p->data, p->size))
+				return X_TOOL;
+			vec_push(l->m, &l->objects, (void *)tmp(l, name));
 		}
 	return X_OK;
 }
@@ -399,23 +354,23 @@ _Static_assert(sizeof(TccUserApi) == 8 + 9 * sizeof(void *), "the table lists ev
 static int
 api(Link *l)
 {
-	const char *src = tmp(l, "api.s"), *s = symbol(l, l->jobs, "tcc_api"), *text, *obj;
+	const char *s = symbol(l, l->jobs, "tcc_api"), *text, *obj;
 
 	text = arena_printf(l->m->arena, "\t.section .data.rel.ro, \"aw\"\n\t.balign 8\n\t.globl %s\n"
 		"\t.type %s, %%object\n%s:\n\t.long %d, %d\n\t.quad tcc_load, tcc_unload, tcc_inst_error\n"
 		"\t.quad tcc_context_new, tcc_context_free, tcc_error, tcc_run, tcc_times, tcc_arena_bytes\n"
 		"\t.size %s, . - %s\n\t.section .note.GNU-stack, \"\", %%progbits\n",
 		s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
-	if (write_file(src, text, strlen(text)))
-		return cannot_write(l->d, src);
+	if (work_write(&l->work, "api.s", text, strlen(text)))
+		return X_TOOL;
 	obj = tmp(l, arena_printf(l->m->arena, "%s_api.o", l->jobs->prefix ? l->jobs->prefix : "model"));
 	arg(l, "%s", l->cc);
 	arg(l, "-c");
 	arg(l, "-o");
 	arg(l, "%s", obj);
-	arg(l, "%s", src);
+	arg(l, "%s", tmp(l, "api.s"));
 	vec_push(l->m, &l->objects, (void *)obj);
-	return run(l);
+	return run(l, "the library's table");
 }
 
 /* ---- the header beside a library ----------------------------------------------------------------------------- */
@@ -486,19 +441,19 @@ header(Link *l, const char *path)
 
 /* ---- artefacts -------------------------------------------------------------------------------------------------- */
 
-static void
+static int
 common_args(Link *l, const char *path)
 {
-	int i;
+	int r;
 
 	arg(l, "%s", l->cc);
 	arg(l, "-o");
 	arg(l, "%s", path);
-	for (i = 0; i < l->objects.n; i++)
-		arg(l, "%s", (char *)l->objects.at[i]);
+	r = object_args(l);
 	arg(l, "-Wl,--gc-sections,--build-id=none,-z,noseparate-code,-z,noexecstack");
 	if (!l->jobs->keep_symbols)
 		arg(l, "-s");
+	return r;
 }
 
 /* Devices that the runtime must be able to open. */
@@ -527,65 +482,65 @@ device_args(Link *l)
 static int
 program(Link *l, const char *path)
 {
-	common_args(l, path);
+	int r = common_args(l, path);
+
 	if (l->jobs->use_static)
 		arg(l, "-static");
 	device_args(l);
-	return run(l);
+	return r ? r : run(l, path);
 }
 
 static int
 shared(Link *l, const char *path)
 {
-	const char *script = tmp(l, "exports");
 	char *text = arena_printf(l->m->arena, "{ global: %s; %s; local: *; };\n",
 		symbol(l, l->jobs, "tcc_model"), symbol(l, l->jobs, "tcc_api"));
-	int r;
+	int r = work_write(&l->work, "exports", text, strlen(text));
 
-	if (write_file(script, text, strlen(text)))
-		return cannot_write(l->d, script);
-	common_args(l, path);
+	if (!r)
+		r = common_args(l, path);
 	arg(l, "-shared");
-	arg(l, "-Wl,-z,defs,--version-script=%s", script);
+	arg(l, "-Wl,-z,defs,--version-script=%s", tmp(l, "exports"));
 	device_args(l);
-	r = run(l);
+	if (!r)
+		r = run(l, path);
 	return r ? r : header(l, path);
 }
 
 static int
 archive(Link *l, const char *path)
 {
-	int i, r;
+	const char *lib = tmp(l, "libtcc_rt.a");
+	size_t size;
+	char *bytes;
+	int r;
 
 	arg(l, "%s", l->ar);
 	arg(l, "rcsD");
-	arg(l, "%s", tmp(l, "libtcc_rt.a"));
-	for (i = 0; i < l->objects.n; i++)
-		arg(l, "%s", (char *)l->objects.at[i]);
-	r = run(l);
+	arg(l, "%s", lib);
+	r = object_args(l);
+	if (!r)
+		r = run(l, path);
 	if (r)
 		return r;
-	/* by copy: the folder may be on another file system */
-	arg(l, "cp");
-	arg(l, "%s", tmp(l, "libtcc_rt.a"));
-	arg(l, "%s", path);
-	r = run(l);
+	bytes = file_read(lib, &size);
+	r = bytes && write_file(path, bytes, size) == 0 ? X_OK : cannot_write(l->d, path);
+	free(bytes);
 	return r ? r : header(l, path);
 }
 
 static int
 object(Link *l, const char *path)
 {
-	int i;
+	int r;
 
 	arg(l, "%s", l->cc);
 	arg(l, "-r");
 	arg(l, "-nostdlib");
 	arg(l, "-o");
 	arg(l, "%s", path);
-	for (i = 0; i < l->objects.n; i++)
-		arg(l, "%s", (char *)l->objects.at[i]);
-	return run(l);
+	r = object_args(l);
+	return r ? r : run(l, path);
 }
 
 /* Text of one job, as it is. */
@@ -630,17 +585,15 @@ int
 link_native(Job *jobs, int n, const char *path)
 {
 	Link l = {.jobs = jobs, .n = n, .m = jobs->m, .d = jobs->m->diag};
-	const char *base = getenv("TMPDIR");
 	char *w;
 	int r;
 
 	if (jobs->kind == EMIT_LLVM || jobs->kind == EMIT_ASM)
 		return text_out(jobs, path);
-	snprintf(l.dir, sizeof l.dir, "%s/tcc-ml.XXXXXX", base && *base ? base : "/tmp");
-	if (!mkdtemp(l.dir))
-		return cannot_write(l.d, l.dir);
-	r = build(&l, path);
-	remove_all(l.dir);
+	r = work_open(&l.work, l.m);
+	if (!r)
+		r = build(&l, path);
+	work_close(&l.work);
 	if (!r && jobs->weights_file && jobs->meta->nweights) {
 		w = arena_printf(jobs->m->arena, "%s.weights", path);
 		r = meta_write_weights_file(jobs->meta, w, jobs->m->diag);
