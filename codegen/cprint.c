@@ -22,6 +22,14 @@ static const char *const keywords[] = { "auto", "bool", "break", "case", "catch"
 	"explicit", "export", "mutable", "namespace", "protected", "goto", "alignas", "alignof",
 	"constexpr", "decltype", "noexcept", "nullptr", "thread_local", "char16_t", "char32_t", NULL };
 
+/* Of a vector of tcc_dev.h: f32x4. */
+static bool is_vector_type(const char *s)
+{
+	size_t n = strcspn(s, "x");
+	return (*s == 'f' || *s == 'i' || *s == 'u' || *s == 'b') && s[n] == 'x' &&
+		isdigit((unsigned char)s[n - 1]) && isdigit((unsigned char)s[n + 1]);
+}
+
 char *c_ident(Module *m, const char *text)
 {
 	char *s = arena_printf(m->arena, "%s%.40s", isalpha((unsigned char)*text) ? "" : "x", text);
@@ -36,7 +44,8 @@ char *c_ident(Module *m, const char *text)
 	while (n > 1 && s[n - 1] == '_')
 		n--;
 	s[n] = 0;
-	bool clash = !strncmp(s, "tcc_", 4) || !strncmp(s, "TCC_", 4) || !strncmp(s, "fold_", 5);
+	bool clash = !strncmp(s, "tcc_", 4) || !strncmp(s, "TCC_", 4) || !strncmp(s, "fold_", 5) ||
+		is_vector_type(s);
 	for (int k = 0; keywords[k]; k++)
 		clash = clash || !strcmp(s, keywords[k]);
 	return clash ? arena_printf(m->arena, "%s_x", s) : s;
@@ -165,7 +174,7 @@ void cfn_line(CFn *c, const char *fmt, ...)
 void cfile_error(CFile *f, const char *what)
 {
 	if (!f->failed)
-		diag_error(f->m->diag, X_BUG, NULL, "the C printer cannot spell %s", what);
+		diag_error(f->m->diag, X_BUG, f->loc, "the C printer cannot spell %s", what);
 	f->failed = true;
 }
 
@@ -618,6 +627,7 @@ static void kernel_function(CFile *f, const Kernel *k, const char *name)
 {
 	CFn c = { .f = f, .o = f->out, .indent = 1, .k = k };
 
+	f->loc = k->loc;
 	if (f->gpu) {
 		gpu_params(&c, k, name);
 		if (!static_shared(k))

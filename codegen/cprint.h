@@ -15,6 +15,7 @@ typedef struct CFile {
 	Module *m;
 	bool gpu;              /* the device dialect, else C11 */
 	bool failed;           /* an error was reported */
+	const Loc *loc;        /* of the kernel that is printed, for errors */
 	FILE *helpers, *out;   /* helper functions stand before the rest */
 	char *helpers_text, *text;
 	size_t helpers_size, size;
@@ -103,6 +104,15 @@ void cx(CFn *, Node *, int prec);
 void cx_end(CFn *);
 void cx_element(CFn *, Node *buf, int n, Node *const *idx);   /* in place, as an lvalue */
 const char *cx_base(const Node *);                            /* of the name of a constant */
+
+/* For cspell.c: has the node a text of its own; does it load; its instance in a scope, or NULL. */
+bool cx_leaf(const Node *);
+bool cx_impure(CFn *, const Node *);
+CInst *cx_inst(CFn *, const Node *, int scope);
+
+/* ---- cspell.c: spelling -------------------------------------------------------------------------- */
+
+void cx_spell(CFn *, Node *, int prec);                       /* by its operation, not its name */
 /* Precedence of C's operators, for cx: the context's. An operand of * needs P_MUL. */
 enum { P_NONE, P_COND, P_LOR, P_LAND, P_OR, P_XOR, P_AND, P_EQ, P_REL, P_SHIFT, P_ADD, P_MUL, P_UNARY,
 	P_POST };
