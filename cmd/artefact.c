@@ -52,7 +52,7 @@ is_artefact(const char *path)
 	return yes;
 }
 
-/* ---- ELF, of 64 bits and little-endian as all our machines are ------------------------------------ */
+/* ---- ELF, of 64 bits and little-endian as all our machines are ----------------------------- */
 
 /* The headers at an offset, if that many are within the file. */
 static const void *
@@ -130,9 +130,10 @@ artefact_symbol(const char *path, char *name, size_t size)
 	return found;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------ */
+/* ---- tables -------------------------------------------------------------------------------- */
 
-/* Bytes of the tables at p, of which n are there: the texts' are last, and 8 zeros follow. 0: broken. */
+/* Bytes of the tables at p, of which n are there: the texts' are last, and 8 zeros follow. 0: they
+ * are broken. */
 static size_t
 meta_size(const unsigned char *p, size_t n)
 {
@@ -164,8 +165,8 @@ read_meta(const unsigned char *p, size_t n, TccModel *m)
 	if (!copy)
 		return false;
 	memcpy(copy, p, size);
-	*m = (TccModel){.abi_version = TCC_ABI_VERSION, .image_kind = TCC_IMAGE_SIM, .meta = copy, .meta_size = size,
-		.weights_size = INT64_MAX, .plan = no_plan};
+	*m = (TccModel){.abi_version = TCC_ABI_VERSION, .image_kind = TCC_IMAGE_SIM, .meta = copy,
+		.meta_size = size, .weights_size = INT64_MAX, .plan = no_plan};
 	if (tcc_model_check(m, &err) == 0)
 		return true;
 	free(copy);

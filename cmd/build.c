@@ -9,7 +9,7 @@
 
 const char *const level_names[3] = {"graph", "tensor", "loop"};
 
-/* ---- messages ------------------------------------------------------------------------------------ */
+/* ---- messages ------------------------------------------------------------------------------ */
 
 static bool
 use_color(const Options *o)
@@ -45,7 +45,7 @@ failure(const Compilation *c)
 	return c->diag.code ? c->diag.code : X_BUG;
 }
 
-/* ---- loading ---------------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------- */
 
 static bool
 ends(const char *s, const char *with)
@@ -70,7 +70,8 @@ is_ir(const char *path)
 		return false;
 	n = fread(head, 1, sizeof head, f);
 	fclose(f);
-	return n == sizeof head && (memcmp(head, "module \"", 8) == 0 || memcmp(head, "// after", 8) == 0);
+	return n == sizeof head
+		&& (memcmp(head, "module \"", 8) == 0 || memcmp(head, "// after", 8) == 0);
 }
 
 static bool
@@ -81,7 +82,8 @@ load_ir(Compilation *c, const char *path)
 	TccErr err = {0};
 
 	if (o->shape.n || o->dim.n || o->freeze.n) {
-		diag_error(&c->diag, X_USAGE, NULL, "--shape, --dim and --freeze are for ONNX models, not for IR");
+		diag_error(&c->diag, X_USAGE, NULL,
+			"--shape, --dim and --freeze are for ONNX models, not for IR");
 		return false;
 	}
 	if (tcc_read_file(path, &b, &err)) {
@@ -125,7 +127,8 @@ frozen(Compilation *c)
 		f[i].value = node_of_value(c->m, &v);
 		tcc_value_free(&v);
 		if (!f[i].value) {
-			diag_error(&c->diag, X_UNSUPPORTED, NULL, "--freeze %s: only a tensor can be a constant", f[i].name);
+			diag_error(&c->diag, X_UNSUPPORTED, NULL,
+				"--freeze %s: only a tensor can be a constant", f[i].name);
 			return NULL;
 		}
 	}
@@ -136,8 +139,8 @@ static bool
 load_onnx(Compilation *c, const char *path)
 {
 	const Options *o = c->o;
-	ImportOptions io = {.nshape = o->shape.n, .shape = o->shape.at, .ndim = o->dim.n, .dim = o->dim.at,
-		.nfreeze = o->freeze.n};
+	ImportOptions io = {.nshape = o->shape.n, .shape = o->shape.at, .ndim = o->dim.n,
+		.dim = o->dim.at, .nfreeze = o->freeze.n};
 
 	io.freeze = frozen(c);
 	if (!io.freeze)
@@ -147,7 +150,8 @@ load_onnx(Compilation *c, const char *path)
 	return c->onnx && !c->diag.errors;
 }
 
-/* Baseline of the architecture that we run on: an artefact for a GPU should start on any such host. */
+/* Baseline of the architecture that we run on: an artefact for a GPU should start on any such
+ * host. */
 static const char *
 baseline(void)
 {
@@ -170,9 +174,11 @@ set_machines(Compilation *c, const char *target)
 		m->host = NULL;
 	}
 	if (m->machine && (!m->host || c->o->host))
-		m->host = machine_gpu(m->machine) ? machine_of(m, c->o->host ? c->o->host : baseline()) : m->machine;
+		m->host = machine_gpu(m->machine) ? machine_of(m, c->o->host ? c->o->host : baseline())
+			: m->machine;
 	if (c->o->host && m->machine && !machine_gpu(m->machine))
-		diag_warn(&c->diag, NULL, "--host is for GPU targets; the host of %s is itself", m->machine->name);
+		diag_warn(&c->diag, NULL, "--host is for GPU targets; the host of %s is itself",
+			m->machine->name);
 	return m->machine && m->host;
 }
 
@@ -182,7 +188,8 @@ load_model(Compilation *c, const Options *o, const char *path, const char *targe
 	bool ir = is_ir(path);
 
 	c->o = o;
-	c->diag = (Diag){.file = path, .out = stderr, .color = use_color(o), .quiet = o->quiet, .verbose = o->verbose};
+	c->diag = (Diag){.file = path, .out = stderr, .color = use_color(o), .quiet = o->quiet,
+		.verbose = o->verbose};
 	if (c->json) {
 		c->diag.sink = note_message;
 		c->diag.user = c;
@@ -199,13 +206,14 @@ load_model(Compilation *c, const Options *o, const char *path, const char *targe
 	if (!set_machines(c, target))
 		return false;
 	if (o->simulate && !machine_gpu(c->m->machine)) {
-		diag_error(&c->diag, X_USAGE, NULL, "--simulate is for GPU targets, not for %s", c->m->machine->name);
+		diag_error(&c->diag, X_USAGE, NULL, "--simulate is for GPU targets, not for %s",
+			c->m->machine->name);
 		return false;
 	}
 	return ir || load_onnx(c, path);
 }
 
-/* ---- dumps ---------------------------------------------------------------------------------------------- */
+/* ---- dumps --------------------------------------------------------------------------------- */
 
 bool
 print_module(Compilation *c, const char *path, FILE *f)
@@ -243,7 +251,9 @@ dump(Compilation *c, const char *pass)
 	const Options *o = c->o;
 	int n = c->ndumps++;
 
-	if (o->dump_after ? !is_listed(o->dump_after, pass) && !is_listed(o->dump_after, "all") : !o->dump_dir)
+	if (!o->dump_after && !o->dump_dir)
+		return;
+	if (o->dump_after && !is_listed(o->dump_after, pass) && !is_listed(o->dump_after, "all"))
 		return;
 	if (!o->dump_dir) {
 		printf("// after %s\n", pass);
@@ -252,12 +262,13 @@ dump(Compilation *c, const char *pass)
 	}
 	mkdir(o->dump_dir, 0777);
 	if (o->target.n > 1)
-		print_module(c, arena_printf(c->m->arena, "%s/%s-%02d-%s.ir", o->dump_dir, c->m->machine->name, n, pass), NULL);
+		print_module(c, arena_printf(c->m->arena, "%s/%s-%02d-%s.ir", o->dump_dir,
+			c->m->machine->name, n, pass), NULL);
 	else
 		print_module(c, arena_printf(c->m->arena, "%s/%02d-%s.ir", o->dump_dir, n, pass), NULL);
 }
 
-/* ---- --check-passes -------------------------------------------------------------------------------------- */
+/* ---- --check-passes ------------------------------------------------------------------------ */
 
 /* The results that every pass must keep. */
 typedef struct Reference { Node **in, **out; bool off; } Reference;
@@ -283,7 +294,8 @@ run_inputs(Compilation *c, TccValue *out, TccErr *err)
 	int nin = c->m->main->nparams, nout = c->m->main->nresults, i;
 	TccOptions to = {.size = sizeof to, .threads = 1};
 	const TccModel *model = model_in_memory(c);
-	TccValue *in = calloc((size_t)nin + 1, sizeof *in), *made = calloc((size_t)nout + 1, sizeof *made);
+	TccValue *in = calloc((size_t)nin + 1, sizeof *in),
+		*made = calloc((size_t)nout + 1, sizeof *made);
 	TccInst *inst = NULL;
 	TccContext *ctx = NULL;
 	int code = model ? 0 : X_BUG;
@@ -336,12 +348,14 @@ check_pass(Compilation *c, const char *pass)
 	char why[1000];
 
 	if (!results(c, got, &err) && !c->diag.errors)
-		diag_error(&c->diag, X_BUG, NULL, "after pass '%s' the module does not run: %s", pass, err.text);
+		diag_error(&c->diag, X_BUG, NULL, "after pass '%s' the module does not run: %s", pass,
+			err.text);
 	for (i = 0; i < n && !c->diag.errors; i++) {
 		memset(&want, 0, sizeof want);
-		if (value_of_node(c->reference->out[i], &want, &err) || !values_equal(&got[i], &want, &tol, why, sizeof why))
-			diag_error(&c->diag, X_BUG, NULL, "pass '%s' changes output '%s': %s", pass, c->m->out_names[i],
-				err.code ? err.text : why);
+		if (value_of_node(c->reference->out[i], &want, &err)
+		 || !values_equal(&got[i], &want, &tol, why, sizeof why))
+			diag_error(&c->diag, X_BUG, NULL, "pass '%s' changes output '%s': %s", pass,
+				c->m->out_names[i], err.code ? err.text : why);
 		tcc_value_free(&want);
 	}
 	for (i = 0; i < n; i++)
@@ -349,7 +363,7 @@ check_pass(Compilation *c, const char *pass)
 	free(got);
 }
 
-/* ---- passes ------------------------------------------------------------------------------------------------ */
+/* ---- passes -------------------------------------------------------------------------------- */
 
 static void
 after_pass(Module *m, Level level, const char *pass, void *ctx)
@@ -364,15 +378,25 @@ after_pass(Module *m, Level level, const char *pass, void *ctx)
 		check_pass(c, pass);
 	for (p = passes; p->name && strcmp(p->name, pass); p++)
 		;
-	phase(c->o, p->name && p[1].name ? "pass %s" : "the end of the passes%.0s", p->name ? p[1].name : "");
+	if (p->name && p[1].name)
+		phase(c->o, "pass %s", p[1].name);
+	else
+		phase(c->o, "the end of the passes");
+}
+
+static int
+level_of(const Options *o)
+{
+	return o->level ? atoi(o->level) : 2;
 }
 
 bool
 compile_module(Compilation *c)
 {
 	const Options *o = c->o;
-	PassOptions po = {.level = o->level ? atoi(o->level) : 2, .only = o->only, .disabled = o->disabled,
-		.stop = o->stop_after, .time = o->time_passes ? stderr : NULL, .after = after_pass, .ctx = c};
+	PassOptions po = {.level = level_of(o), .only = o->only, .disabled = o->disabled,
+		.stop = o->stop_after, .time = o->time_passes ? stderr : NULL, .after = after_pass,
+		.ctx = c};
 
 	if (o->check_passes && !start_check(c))
 		return false;
@@ -381,16 +405,18 @@ compile_module(Compilation *c)
 	return run_passes(c->m, &c->level, &po) && !c->diag.errors;
 }
 
-/* ---- code ---------------------------------------------------------------------------------------------------- */
+/* ---- code ---------------------------------------------------------------------------------- */
 
 Job
 make_job(Compilation *c, EmitKind kind, const char *prefix)
 {
 	const Options *o = c->o;
 
-	return (Job){.m = c->m, .machine = c->m->machine, .host = c->m->host, .kind = kind, .prefix = prefix,
-		.level = o->level ? atoi(o->level) : 2, .jobs = o->jobs ? o->jobs : 1, .use_static = o->use_static,
-		.weights_file = o->weights && strcmp(o->weights, "file") == 0, .simulate = o->simulate != NULL,
+	return (Job){.m = c->m, .machine = c->m->machine, .host = c->m->host, .kind = kind,
+		.prefix = prefix, .level = level_of(o), .jobs = o->jobs ? o->jobs : 1,
+		.use_static = o->use_static,
+		.weights_file = o->weights && strcmp(o->weights, "file") == 0,
+		.simulate = o->simulate != NULL,
 		.simulate_fast = o->simulate && strcmp(o->simulate, "fast") == 0, .backend = o->cuda};
 }
 
@@ -398,12 +424,14 @@ const TccModel *
 model_in_memory(Compilation *c)
 {
 	if (c->level != LEVEL_LOOP) {
-		diag_error(&c->diag, X_USAGE, NULL, "the module is at %s level: not all passes were run", level_names[c->level]);
+		diag_error(&c->diag, X_USAGE, NULL, "the module is at %s level: not all passes were run",
+			level_names[c->level]);
 		return NULL;
 	}
 	if (c->m->machine->kind == M_CPU
 	 && strcmp(c->m->machine->triple, machine_of(c->m, "native")->triple)) {
-		diag_error(&c->diag, X_USAGE, NULL, "code for %s cannot run here: compile it, and start it under an emulator",
+		diag_error(&c->diag, X_USAGE, NULL,
+			"code for %s cannot run here: compile it, and start it under an emulator",
 			c->m->machine->name);
 		return NULL;
 	}

@@ -18,8 +18,8 @@ typedef struct Options {
 	const struct Cmd *cmd;
 	const char **files; int nfiles;        /* what is no option: room for argc */
 	List target, emit, shape, dim, freeze, input, output, data;
-	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only, *disabled, *prefix,
-		*weights, *host, *graph, *device, *cuda, *color, *simulate, *level;
+	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only,
+		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level;
 	const char *json;      /* file, or "" for stdout */
 	int threads, jobs, iters, warmup, timeout, seed, max_seconds;
 	int64_t max_arena, max_memory;         /* bytes; 0: no limit */
@@ -28,7 +28,7 @@ typedef struct Options {
 	struct Watch *watch;   /* supervise.c */
 } Options;
 
-/* ---- main.c --------------------------------------------------------------------------------- */
+/* ---- main.c -------------------------------------------------------------------------------- */
 
 typedef struct Cmd {
 	const char *name;
@@ -43,10 +43,10 @@ extern const Cmd commands[];           /* ended by a NULL name */
 /* "tcc-ml: error: ..." on stderr; returns the code. */
 int complain(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- options.c ------------------------------------------------------------------------------- */
+/* ---- options.c ----------------------------------------------------------------------------- */
 
-typedef enum OptKind { OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_INT, OPT_REAL, OPT_SIZE, OPT_CHOICE, OPT_CHOICES,
-	OPT_MAYBE } OptKind;
+typedef enum OptKind { OPT_FLAG, OPT_TEXT, OPT_LIST, OPT_INT, OPT_REAL, OPT_SIZE, OPT_CHOICE,
+	OPT_CHOICES, OPT_MAYBE } OptKind;
 
 typedef struct Opt {
 	const char *name;
@@ -69,11 +69,11 @@ bool is_listed(const char *list, const char *word);
 /* The text that the option was given, or NULL; of a list, item i. */
 const char *option_text(const Options *, const Opt *, int i);
 
-/* ---- help.c ---------------------------------------------------------------------------------- */
+/* ---- help.c -------------------------------------------------------------------------------- */
 
 void help_all(FILE *), help_command(const Cmd *, FILE *), help_man(FILE *), help_completion(FILE *);
 
-/* ---- supervise.c ----------------------------------------------------------------------------- */
+/* ---- supervise.c --------------------------------------------------------------------------- */
 
 /* Runs the command in a process of its own, within the limits of the options: a crash of ours ends
  * with a message and X_BUG, intermediate files go whatever happens. The exit code. */
@@ -84,10 +84,10 @@ void phase(const Options *, const char *fmt, ...) __attribute__((format(printf, 
 bool scratch_folder(const Options *, char *path, size_t size);
 void remove_tree(const char *path);
 
-/* ---- json.c ---------------------------------------------------------------------------------- */
+/* ---- json.c -------------------------------------------------------------------------------- */
 
-/* {"version": 1, "command": NAME, "messages": []}, or NULL without --json. All the functions of this
- * part do nothing with a NULL. */
+/* {"version": 1, "command": NAME, "messages": []}, or NULL without --json. All the functions of
+ * this part do nothing with a NULL. */
 cJSON *json_new(const Options *);
 void json_text(cJSON *, const char *key, const char *), json_real(cJSON *, const char *key, double),
 	json_flag(cJSON *, const char *key, bool);
@@ -98,7 +98,7 @@ void json_print(const cJSON *, FILE *);
 /* Adds the exit code, writes where --json says, frees. The code, or that of a failure to write. */
 int json_end(const Options *, cJSON *, int code);
 
-/* ---- build.c: a model on its way -------------------------------------------------------------- */
+/* ---- build.c: a model on its way ----------------------------------------------------------- */
 
 typedef struct Compilation {
 	const Options *o;
@@ -126,35 +126,39 @@ bool compile_module(Compilation *);
 Job make_job(Compilation *, EmitKind, const char *prefix);
 /* An instance in memory. NULL after errors. */
 const TccModel *model_in_memory(Compilation *);
-int failure(const Compilation *);      /* the exit code of what went wrong: X_BUG if nothing is known */
+/* The exit code of what went wrong: X_BUG if nothing is known. */
+int failure(const Compilation *);
 void compilation_free(Compilation *);
-/* Prints the module; large constants into PATH.data. f is used if path is NULL: constants are elided. */
+/* Prints the module; large constants into PATH.data. f is used if path is NULL: they are elided. */
 bool print_module(Compilation *, const char *path, FILE *f);
 bool is_ir(const char *path);
 extern const char *const level_names[3];
 
-/* ---- values.c: values in files, and comparing them -------------------------------------------- */
+/* ---- values.c: values in files, and comparing them ----------------------------------------- */
 
+#define DEFAULT_RTOL 1e-3
 typedef struct Tolerance { double rtol, atol, max_ulp; } Tolerance;   /* max_ulp < 0: not asked */
 
 int read_input(const TccModel *, int i, const char *name, const char *file, TccValue *, TccErr *);
 int read_output(const TccModel *, int i, const char *name, const char *file, TccValue *, TccErr *);
 /* numpy's rule |a - b| <= atol + rtol*|b|, and at most max_ulp units in the last place; types and
  * shapes equal, NaN equal to NaN. False: says why. */
-bool values_equal(const TccValue *got, const TccValue *want, const Tolerance *, char *why, size_t size);
+bool values_equal(const TccValue *got, const TccValue *want, const Tolerance *, char *why,
+	size_t size);
 /* A constant of the value, and back. NULL, or a code: it is no tensor. */
 Node *node_of_value(Module *, const TccValue *);
 int value_of_node(const Node *, TccValue *, TccErr *);
 /* Made-up inputs of the main region as constants; false after an error. */
 bool make_inputs(Compilation *, Node **inputs);
 
-/* ---- the commands ------------------------------------------------------------------------------ */
+/* ---- the commands -------------------------------------------------------------------------- */
 
-int cmd_compile(const Options *), cmd_check(const Options *), cmd_run(const Options *), cmd_verify(const Options *),
-	cmd_bench(const Options *), cmd_profile(const Options *), cmd_inspect(const Options *), cmd_opt(const Options *),
-	cmd_ops(const Options *), cmd_targets(const Options *), cmd_passes(const Options *), cmd_doctor(const Options *);
+int cmd_compile(const Options *), cmd_check(const Options *), cmd_run(const Options *),
+	cmd_verify(const Options *), cmd_bench(const Options *), cmd_profile(const Options *),
+	cmd_inspect(const Options *), cmd_opt(const Options *), cmd_ops(const Options *),
+	cmd_targets(const Options *), cmd_passes(const Options *), cmd_doctor(const Options *);
 
-/* ---- artefact.c: programs and libraries that tcc-ml has made ------------------------------------ */
+/* ---- artefact.c: programs and libraries that tcc-ml has made ------------------------------- */
 
 bool is_artefact(const char *path);    /* an ELF file or archive */
 bool is_program(const char *path);     /* an ELF file that can be started */
@@ -164,7 +168,7 @@ bool artefact_symbol(const char *path, char *name, size_t size);
  * The number of variants. */
 int artefact_meta(const char *path, void (*fn)(void *, const TccModel *), void *user);
 
-/* ---- manifest.c ---------------------------------------------------------------------------------- */
+/* ---- manifest.c ---------------------------------------------------------------------------- */
 
 /* The manifest's text, in the module's arena. */
 const char *manifest(Compilation *, const char *sha256);
@@ -173,10 +177,11 @@ typedef struct FileHash FileHash;
 FileHash *hash_start(const char *path);
 void hash_end(FileHash *, char text[65]);      /* "" if it could not be read */
 
-/* ---- graph.c -------------------------------------------------------------------------------------- */
+/* ---- graph.c ------------------------------------------------------------------------------- */
 
 typedef struct Graph Graph;
 Graph *graph_new(Module *);            /* of a module at graph level; in its arena */
-void graph_print(const Graph *, Module *, const char *kind, FILE *);   /* kernels as the module has them now */
+/* kind: dot, html. The kernels are those that the module has now. */
+void graph_print(const Graph *, Module *, const char *kind, FILE *);
 
 #endif

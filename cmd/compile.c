@@ -1,4 +1,4 @@
-/* compile: a model to artefacts. All is made in a folder beside the output, and moved when it is whole. */
+/* compile: a model to artefacts. All is made in a folder beside the output, moved when whole. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -32,13 +32,14 @@ typedef struct Work {
 	int n;
 	bool emit[NKINDS];
 	int nemit;
+	bool reported;
 	const char *prefix, *stem;
 	char dir[512];         /* where everything is made */
 	char out[4096];        /* OUT's folder and a slash, or "" */
 	cJSON *artefacts;
 } Work;
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- names --------------------------------------------------------------------------------- */
 
 static const char *
 base_name(const char *path)
@@ -96,7 +97,8 @@ name_of(Work *w, int kind)
 
 	if (o->out && w->nemit == 1)
 		return base_name(o->out);
-	return arena_printf(w->c->m->arena, "%s%s", o->out ? base_name(o->out) : w->stem, kinds[kind].suffix);
+	return arena_printf(w->c->m->arena, "%s%s", o->out ? base_name(o->out) : w->stem,
+		kinds[kind].suffix);
 }
 
 static bool
@@ -105,7 +107,7 @@ to_stdout(const Work *w, int kind)
 	return kinds[kind].text && w->nemit == 1 && (!w->o->out || strcmp(w->o->out, "-") == 0);
 }
 
-/* ---- moving ------------------------------------------------------------------------------------------------ */
+/* ---- moving -------------------------------------------------------------------------------- */
 
 /* Moves a file or folder; into a folder that is there go the parts. 0, or -1 with errno. */
 static int
@@ -193,7 +195,7 @@ copy_to_stdout(Work *w, const char *path)
 	return X_OK;
 }
 
-/* ---- what is asked for ---------------------------------------------------------------------------------------- */
+/* ---- what is asked for --------------------------------------------------------------------- */
 
 static int
 read_kinds(Work *w)
@@ -238,11 +240,12 @@ open_work(Work *w, char *stem, size_t size)
 	snprintf(w->out, sizeof w->out, "%.*s", (int)(base_name(out) - out), out);
 	snprintf(w->dir, sizeof w->dir, "%.480s", w->out);
 	if (!scratch_folder(o, w->dir, sizeof w->dir))
-		return complain(X_TOOL, "cannot write into the folder of %s: %s", *out ? out : stem, strerror(errno));
+		return complain(X_TOOL, "cannot write into the folder of %s: %s", *out ? out : stem,
+			strerror(errno));
 	return X_OK;
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------------- */
+/* ---- making -------------------------------------------------------------------------------- */
 
 /* Graph level is that of the model as loaded, tensor level what the loops are made from. */
 static int
@@ -278,8 +281,9 @@ one_weights(Work *w, const Job *jobs)
 
 	for (i = 1; i < w->n; i++)
 		if (((const TccMeta *)(const void *)jobs[i].meta->bytes)->weights_id != id) {
-			diag_error(&w->c->diag, X_UNSUPPORTED, NULL, "targets %s and %s lay out their weights differently: "
-				"embed them, or make an artefact each", jobs[0].machine->name, jobs[i].machine->name);
+			diag_error(&w->c->diag, X_UNSUPPORTED, NULL,
+				"targets %s and %s lay out their weights differently: embed them, or make an "
+				"artefact each", jobs[0].machine->name, jobs[i].machine->name);
 			return X_UNSUPPORTED;
 		}
 	return X_OK;
@@ -295,23 +299,54 @@ over_arena(Compilation *c)
 	if (!limit || (p->is_static && p->arena_bytes <= limit))
 		return X_OK;
 	if (!p->is_static) {
-		diag_error(&c->diag, X_BUDGET, NULL, "--max-arena: the memory depends on the inputs' shapes (%s): fix them with "
+		diag_error(&c->diag, X_BUDGET, NULL,
+			"--max-arena: the memory depends on the inputs' shapes (%s): fix them with "
 			"--dim or --shape", p->formula ? p->formula : "no formula");
 		return X_BUDGET;
 	}
-	diag_error(&c->diag, X_BUDGET, NULL, "activations need %lld bytes on %s, more than --max-arena %lld",
+	diag_error(&c->diag, X_BUDGET, NULL,
+		"activations need %lld bytes on %s, more than --max-arena %lld",
 		(long long)p->arena_bytes, c->m->machine->name, (long long)limit);
 	for (i = 0; i < p->nbufs; i++)
 		if (p->bufs[i].cls == BUF_ARENA && p->bufs[i].size > limit / 4)
-			diag_note(&c->diag, "buffer %d%s%s: %lld bytes, from step %u to %u", i, p->bufs[i].name ? " " : "",
-				p->bufs[i].name ? p->bufs[i].name : "", (long long)p->bufs[i].size, p->bufs[i].first, p->bufs[i].last);
+			diag_note(&c->diag, "buffer %d %s: %lld bytes, from step %u to %u", i,
+				p->bufs[i].name ? p->bufs[i].name : "", (long long)p->bufs[i].size,
+				p->bufs[i].first, p->bufs[i].last);
 	return X_BUDGET;
+}
+
+/* What was made, in numbers. */
+static void
+report(Work *w, const Job *jobs)
+{
+	cJSON *list = json_list(w->json, "targets"), *j;
+	const Plan *p;
+	int i;
+
+	for (i = 0; i < w->n; i++) {
+		p = jobs[i].m->memory;
+		j = json_add(list);
+		json_text(j, "name", jobs[i].machine->name);
+		json_real(j, "kernels", jobs[i].m->kernels.n);
+		json_real(j, "weight_bytes", (double)jobs[i].meta->weights_size);
+		if (p->is_static)
+			json_real(j, "arena_bytes", (double)p->arena_bytes);
+		else
+			json_text(j, "arena_bytes", p->formula);
+		if (w->o->verbose)
+			diag_note(&w->c->diag, p->is_static
+				? "%s: %d kernels, %lld bytes of weights, %lld of activations"
+				: "%s: %d kernels, %lld bytes of weights, activations as the shapes need",
+				jobs[i].machine->name, jobs[i].m->kernels.n, (long long)jobs[i].meta->weights_size,
+				(long long)p->arena_bytes);
+	}
 }
 
 static int
 emit_kind(Work *w, int kind, const char *texts[])
 {
-	const char *name = name_of(w, kind), *path = arena_printf(w->c->m->arena, "%s/%s", w->dir, name);
+	const char *name = name_of(w, kind);
+	const char *path = arena_printf(w->c->m->arena, "%s/%s", w->dir, name);
 	Job jobs[MAX_TARGETS];
 	int i, code = X_OK;
 
@@ -320,7 +355,8 @@ emit_kind(Work *w, int kind, const char *texts[])
 		jobs[i].variant = i;
 		jobs[i].nvariants = w->n;
 		jobs[i].manifest = texts[i];
-		jobs[i].weights_name = arena_printf(w->c->m->arena, "%s.weights", kind == EMIT_SRC ? w->prefix : name);
+		jobs[i].weights_name = arena_printf(w->c->m->arena, "%s.weights",
+			kind == EMIT_SRC ? w->prefix : name);
 	}
 	for (i = 0; i < w->n && !code; i++) {
 		phase(w->o, "code generation for %s", jobs[i].machine->name);
@@ -335,6 +371,9 @@ emit_kind(Work *w, int kind, const char *texts[])
 		code = codegen_link(jobs, w->n, path);
 	if (!code && to_stdout(w, kind))
 		code = copy_to_stdout(w, path);
+	if (!code && !w->reported)
+		report(w, jobs);
+	w->reported = true;
 	for (i = 0; i < w->n; i++)
 		job_free(&jobs[i]);
 	return code;
@@ -351,7 +390,8 @@ check_targets(Work *w)
 				code = complain(X_USAGE, "target %s is given twice", w->c[i].m->machine->name);
 	for (i = 0; i < w->n; i++)
 		if (w->o->use_static && machine_gpu(w->c[i].m->machine))
-			code = complain(X_USAGE, "--static: a program for %s must open its driver", w->c[i].m->machine->name);
+			code = complain(X_USAGE, "--static: a program for %s must open its driver",
+				w->c[i].m->machine->name);
 	return code;
 }
 

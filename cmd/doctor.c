@@ -5,7 +5,11 @@
 #include "cmd.h"
 #include "codegen/tool.h"
 
-typedef struct Finding { const char *name, *purpose, *install; bool needed, found; char what[300]; } Finding;
+typedef struct Finding {
+	const char *name, *purpose, *install;
+	bool needed, found;
+	char what[300];
+} Finding;
 
 /* The first line of what a program prints with --version. */
 static bool
@@ -38,7 +42,8 @@ nvcc(char *what, size_t size)
 	char all[300] = "";
 
 	/* its version stands in the fourth line */
-	if (!program("nvcc", "--version | sed -n 's/.*release \\([0-9.]*\\).*/nvcc \\1/p'", all, sizeof all))
+	if (!program("nvcc", "--version | sed -n 's/.*release \\([0-9.]*\\).*/nvcc \\1/p'", all,
+		sizeof all))
 		return false;
 	snprintf(what, size, "%s", all);
 	return true;
@@ -84,7 +89,7 @@ runtime(char *what, size_t size)
 
 enum Probe { PROGRAM, LIBRARY, FUNCTION };
 
-/* name, how it is found, function, what it is for, what installs it, is it needed for executables here? */
+/* name, how it is found, function, what it is for, what installs it, do executables need it? */
 static const struct Row {
 	const char *name;
 	enum Probe probe;
@@ -94,28 +99,44 @@ static const struct Row {
 } rows[] = {
 	{"tcc-ml", FUNCTION, runtime, "this program", "", true},
 	{"llvm", FUNCTION, llvm, "code for CPUs", "", true},
-	{"cc", PROGRAM, NULL, "links executables and libraries; compiles --target c", "apt install gcc libc6-dev", true},
+	{"cc", PROGRAM, NULL,
+		"links executables and libraries; compiles --target c", "apt install gcc libc6-dev", true},
 	{"ar", PROGRAM, NULL, "makes archives", "apt install binutils", false},
-	{"clang-22", PROGRAM, NULL, "compiles AMD kernels, and every kernel for --simulate", "apt install clang-22", false},
+	{"clang-22", PROGRAM, NULL,
+		"compiles AMD kernels, and every kernel for --simulate", "apt install clang-22", false},
 	{"ld.lld-22", PROGRAM, NULL, "links AMD code objects", "apt install lld-22", false},
-	{"llvm-readelf-22", PROGRAM, NULL, "reads the registers that AMD kernels use", "apt install llvm-22", false},
+	{"llvm-readelf-22", PROGRAM, NULL,
+		"reads the registers that AMD kernels use", "apt install llvm-22", false},
 	{"nvrtc", FUNCTION, nvrtc, "compiles NVIDIA kernels", "pip install nvidia-cuda-nvrtc", false},
-	{"nvcc", FUNCTION, nvcc, "compiles NVIDIA kernels, with --cuda-compiler nvcc", "install the CUDA toolkit", false},
-	{"libcuda.so.1", LIBRARY, NULL, "runs programs on NVIDIA GPUs", "install NVIDIA's driver", false},
-	{"libamdhip64.so", LIBRARY, NULL, "runs programs on AMD GPUs", "install ROCm's HIP runtime", false},
-	{"aarch64-linux-gnu-gcc", PROGRAM, NULL, "links programs for aarch64", "apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross", false},
-	{"qemu-aarch64", PROGRAM, NULL, "runs programs for aarch64 here", "apt install qemu-user", false},
-	{"riscv64-linux-gnu-gcc", PROGRAM, NULL, "links programs for riscv64", "apt install gcc-riscv64-linux-gnu libc6-dev-riscv64-cross", false},
-	{"qemu-riscv64", PROGRAM, NULL, "runs programs for riscv64 here", "apt install qemu-user", false},
+	{"nvcc", FUNCTION, nvcc,
+		"compiles NVIDIA kernels, with --cuda-compiler nvcc", "install the CUDA toolkit", false},
+	{"libcuda.so.1", LIBRARY, NULL,
+		"runs programs on NVIDIA GPUs", "install NVIDIA's driver", false},
+	{"libamdhip64.so", LIBRARY, NULL,
+		"runs programs on AMD GPUs", "install ROCm's HIP runtime", false},
+	{"aarch64-linux-gnu-gcc", PROGRAM, NULL,
+		"links programs for aarch64", "apt install gcc-aarch64-linux-gnu "
+		"libc6-dev-arm64-cross", false},
+	{"qemu-aarch64", PROGRAM, NULL,
+		"runs programs for aarch64 here", "apt install qemu-user", false},
+	{"riscv64-linux-gnu-gcc", PROGRAM, NULL,
+		"links programs for riscv64", "apt install gcc-riscv64-linux-gnu "
+		"libc6-dev-riscv64-cross", false},
+	{"qemu-riscv64", PROGRAM, NULL,
+		"runs programs for riscv64 here", "apt install qemu-user", false},
 };
 
 static Finding
 probe(const struct Row *r)
 {
-	Finding f = {.name = r->name, .purpose = r->purpose, .install = r->install, .needed = r->needed};
+	Finding f = {.name = r->name, .purpose = r->purpose, .install = r->install,
+		.needed = r->needed};
 
-	f.found = r->probe == FUNCTION ? r->fn(f.what, sizeof f.what) : r->probe == LIBRARY
-		? library(r->name, f.what, sizeof f.what) : program(r->name, "--version", f.what, sizeof f.what);
+	switch (r->probe) {
+	case PROGRAM: f.found = program(r->name, "--version", f.what, sizeof f.what); break;
+	case LIBRARY: f.found = library(r->name, f.what, sizeof f.what); break;
+	case FUNCTION: f.found = r->fn(f.what, sizeof f.what); break;
+	}
 	return f;
 }
 

@@ -14,7 +14,7 @@ typedef struct Vertex {
 
 struct Graph { int n; Vertex *at; };
 
-/* ---- making ------------------------------------------------------------------------------------- */
+/* ---- making -------------------------------------------------------------------------------- */
 
 static const char *
 type_name(Module *m, const Type *t)
@@ -86,8 +86,12 @@ graph_new(Module *m)
 			continue;
 		v = &g->at[g->n++];
 		*v = (Vertex){.loc = list[i]->loc, .kernel = -1, .type = type_name(m, list[i]->type)};
-		v->op = list[i]->code == O_PARAM ? "input" : list[i]->op->onnx ? list[i]->op->onnx : list[i]->op->name;
-		v->name = list[i]->code == O_PARAM ? list[i]->name : v->loc && v->loc->name ? v->loc->name : "";
+		v->op = list[i]->op->onnx ? list[i]->op->onnx : list[i]->op->name;
+		v->name = v->loc && v->loc->name ? v->loc->name : "";
+		if (list[i]->code == O_PARAM) {
+			v->op = "input";
+			v->name = list[i]->name;
+		}
 		map_put(&ids, list[i], (void *)(intptr_t)g->n);
 		connect(m, &ids, v, list[i]);
 	}
@@ -117,7 +121,7 @@ find_kernels(const Graph *g, Module *m)
 						g->at[i].kernel = k;
 }
 
-/* ---- dot ------------------------------------------------------------------------------------------ */
+/* ---- dot ----------------------------------------------------------------------------------- */
 
 static void
 quote(FILE *f, const char *s)
@@ -169,7 +173,7 @@ print_dot(const Graph *g, Module *m, FILE *f)
 	fputs("}\n", f);
 }
 
-/* ---- html -------------------------------------------------------------------------------------------- */
+/* ---- html ---------------------------------------------------------------------------------- */
 
 enum { WIDE = 150, HIGH = 34, DX = 170, DY = 62 };
 
@@ -223,7 +227,9 @@ html_vertex(const Vertex *v, Module *m, FILE *f)
 		fputs(" in kernel ", f);
 		escape(f, ((const Kernel *)m->kernels.at[v->kernel])->name);
 	}
-	fprintf(f, "</title><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"hsl(%d,%s)\"/>", x, y,
+	fprintf(f,
+		"</title><rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\" fill=\"hsl(%d,%s)\"/>",
+		x, y,
 		WIDE, HIGH, v->kernel * 137 % 360, v->kernel < 0 ? "0%,95%" : "60%,85%");
 	fprintf(f, "<text x=\"%d\" y=\"%d\">", x + 6, y + 14);
 	escape(f, v->op);
@@ -242,16 +248,21 @@ print_html(const Graph *g, Module *m, FILE *f)
 	layout(g, &rows, &columns);
 	fputs("<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>", f);
 	escape(f, m->name);
-	fputs("</title><style>body{font:13px sans-serif}text{font:11px sans-serif}.t{fill:#555;font-size:9px}"
-		"rect{stroke:#999}path{stroke:#888;fill:none}td{padding:1px 8px}</style></head><body>\n<h1>", f);
+	fputs("</title><style>body{font:13px sans-serif}text{font:11px sans-serif}"
+		".t{fill:#555;font-size:9px}rect{stroke:#999}path{stroke:#888;fill:none}"
+		"td{padding:1px 8px}</style></head><body>\n<h1>", f);
 	escape(f, m->name);
-	fprintf(f, "</h1>\n<p>%d operators in %d kernels; a colour is a kernel.</p>\n<svg width=\"%d\" height=\"%d\">\n",
+	fprintf(f,
+		"</h1>\n<p>%d operators in %d kernels; a colour is a kernel.</p>\n"
+		"<svg width=\"%d\" height=\"%d\">\n",
 		g->n, m->kernels.n, columns * DX + 20, rows * DY + 20);
 	for (i = 0; i < g->n; i++)
 		for (b = &g->at[i], k = 0; k < b->nfrom; k++) {
 			a = &g->at[b->from[k]];
-			fprintf(f, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", a->x * DX + 10 + WIDE / 2, a->rank * DY + 10 + HIGH,
-				a->x * DX + 10 + WIDE / 2, a->rank * DY + DY, b->x * DX + 10 + WIDE / 2, b->rank * DY - 10,
+			fprintf(f, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", a->x * DX + 10 + WIDE / 2,
+				a->rank * DY + 10 + HIGH,
+				a->x * DX + 10 + WIDE / 2, a->rank * DY + DY, b->x * DX + 10 + WIDE / 2,
+				b->rank * DY - 10,
 				b->x * DX + 10 + WIDE / 2, b->rank * DY + 10);
 		}
 	for (i = 0; i < g->n; i++)

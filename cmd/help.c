@@ -23,7 +23,7 @@ static const struct { const char *opt, *doc; } plain[] = {
 };
 enum { NPLAIN = sizeof plain / sizeof *plain };
 
-/* ---- --help ------------------------------------------------------------------------------------ */
+/* ---- --help -------------------------------------------------------------------------------- */
 
 /* Words, with line breaks before column 80; the lines begin with `indent` blanks. */
 static void
@@ -84,7 +84,8 @@ help_all(FILE *f)
 	int i;
 
 	fputs("usage: tcc-ml COMMAND [options] ...\n"
-		"Compiles ONNX models to programs for CPUs and GPUs.\n\nCommands (tcc-ml COMMAND --help says more)\n", f);
+		"Compiles ONNX models to programs for CPUs and GPUs.\n\n"
+		"Commands (tcc-ml COMMAND --help says more)\n", f);
 	for (c = commands; c->name; c++)
 		row(f, c->name, c->doc);
 	fputs("\nOptions\n", f);
@@ -111,7 +112,7 @@ help_command(const Cmd *c, FILE *f)
 		}
 }
 
-/* ---- the man page ---------------------------------------------------------------------------------- */
+/* ---- the man page -------------------------------------------------------------------------- */
 
 /* Text for troff: hyphens as they are, no requests by accident. */
 static void
@@ -166,7 +167,9 @@ help_man(FILE *f)
 	const Opt *t;
 	int i;
 
-	fprintf(f, ".TH TCC-ML 1 \"\" \"tcc-ml %s\"\n.SH NAME\ntcc\\-ml \\- compile ONNX models to programs\n", TCC_ML_VERSION);
+	fprintf(f,
+		".TH TCC-ML 1 \"\" \"tcc-ml %s\"\n.SH NAME\ntcc\\-ml \\- compile ONNX models to programs\n",
+		TCC_ML_VERSION);
 	fputs(".SH SYNOPSIS\n", f);
 	for (c = commands; c->name; c++) {
 		fprintf(f, ".B tcc\\-ml %s\n[options] ", c->name);
@@ -193,7 +196,7 @@ help_man(FILE *f)
 	item(f, "TCC_NVRTC", "the libnvrtc.so to use");
 }
 
-/* ---- completion ---------------------------------------------------------------------------------------- */
+/* ---- completion ---------------------------------------------------------------------------- */
 
 static void
 words(FILE *f, const char *list)
@@ -208,7 +211,8 @@ help_completion(FILE *f)
 	const Cmd *c;
 	const Opt *t;
 
-	fputs("_tcc_ml() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+	fputs("_tcc_ml() {\n"
+		"\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
 		"\tif [ \"$COMP_CWORD\" = 1 ]; then\n\t\twords='", f);
 	for (c = commands; c->name; c++)
 		fprintf(f, "%s ", c->name);

@@ -1,6 +1,7 @@
 /*
  * inspect: a model or an artefact described. Both are read from the tables of a compiled model
- * (abi.h); of a model its operators, the kernels' schedules and what GPU compilers say are known too.
+ * (abi.h); of a model its operators, the kernels' schedules and what GPU compilers say are known
+ * too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ key(const Inspect *s, const char *name)
 		printf("%-10s ", name);
 }
 
-/* ---- inputs and outputs -------------------------------------------------------------------------- */
+/* ---- inputs and outputs -------------------------------------------------------------------- */
 
 static void
 port_type(const TccModel *m, const TccPort *p, char *buf, size_t size)
@@ -57,7 +58,8 @@ port_dims(const TccModel *m, const TccPort *p, cJSON *j)
 		else if (d->symbol)
 			json_add_text(shape, tcc_string(m, d->symbol));
 		else {
-			snprintf(range, sizeof range, d->hi ? "%lld..%lld" : "?", (long long)d->lo, (long long)d->hi);
+			snprintf(range, sizeof range, d->hi ? "%lld..%lld" : "?", (long long)d->lo,
+				(long long)d->hi);
 			json_add_text(shape, range);
 		}
 }
@@ -75,7 +77,8 @@ ports(const Inspect *s, const TccModel *m, const char *what, TccTable t)
 	for (i = 0; i < t.count; i++, p++) {
 		port_type(m, p, type, sizeof type);
 		if (s->text)
-			printf("  %-24s %s%s\n", tcc_string(m, p->name), type, p->default_offset == TCC_NO_DEFAULT ? "" : ", has a default");
+			printf("  %-24s %s%s\n", tcc_string(m, p->name), type,
+				p->default_offset == TCC_NO_DEFAULT ? "" : ", has a default");
 		j = json_add(list);
 		json_text(j, "name", tcc_string(m, p->name));
 		json_text(j, "identifier", tcc_string(m, p->ident));
@@ -86,7 +89,7 @@ ports(const Inspect *s, const TccModel *m, const char *what, TccTable t)
 	}
 }
 
-/* ---- operators --------------------------------------------------------------------------------------- */
+/* ---- operators ----------------------------------------------------------------------------- */
 
 static void
 count(Module *m, Vec *counts, const char *name)
@@ -114,7 +117,8 @@ count_onnx(Module *m, Vec *counts, const OnnxGraph *g)
 		n = g->node[i];
 		count(m, counts, *n->domain ? arena_printf(m->arena, "%s:%s", n->domain, n->op) : n->op);
 		for (a = 0; a < n->nattr; a++)
-			for (k = 0; (n->attr[a].kind == OA_GRAPH || n->attr[a].kind == OA_GRAPHS) && k < n->attr[a].n; k++)
+			for (k = 0; (n->attr[a].kind == OA_GRAPH || n->attr[a].kind == OA_GRAPHS)
+				&& k < n->attr[a].n; k++)
 				if (n->attr[a].g[k])
 					count_onnx(m, counts, n->attr[a].g[k]);
 	}
@@ -171,7 +175,7 @@ operators(const Inspect *s)
 		printf("\n");
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------------------------- */
 
 static void
 kernel_json(const TccModel *m, const TccKernel *k, const Kernel *kn, const KernelUse *use, cJSON *j)
@@ -239,9 +243,10 @@ kernels(const Inspect *s, const TccModel *m)
 	}
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------------------------- */
 
-static const char *const classes[] = {"arena", "input", "output", "weight", "const", "heap", "view", "host", "value"};
+static const char *const classes[] = {"arena", "input", "output", "weight", "const", "heap", "view",
+	"host", "value"};
 _Static_assert(TCC_COUNT(classes) == TCC_BUF_VALUE + 1, "a name for each class");
 
 /* The end of the last part of the weights: artefacts in files know no more. */
@@ -255,7 +260,8 @@ weight_bytes(const TccModel *m)
 	uint32_t i;
 
 	for (i = 0; i < h->buffers.count; i++)
-		if ((b[i].cls == TCC_BUF_WEIGHT || b[i].cls == TCC_BUF_CONST) && b[i].offset + b[i].size > end)
+		if ((b[i].cls == TCC_BUF_WEIGHT || b[i].cls == TCC_BUF_CONST)
+			&& b[i].offset + b[i].size > end)
 			end = b[i].offset + b[i].size;
 	for (i = 0; i < h->inputs.count; i++)
 		if (p[i].default_offset != TCC_NO_DEFAULT && p[i].default_offset + p[i].default_size > end)
@@ -284,7 +290,8 @@ buffers(const Inspect *s, const TccModel *m)
 		printf("\n");
 	for (i = 0; s->o->verbose && i < t.count; i++, b++) {
 		if (s->text) {
-			printf("  %4u %-7s %-24s %-10s", i, classes[b->cls], tcc_string(m, b->name), tcc_dtype_bits(b->dtype) ? tcc_dtype_name(b->dtype) : "bytes");
+			printf("  %4u %-7s %-24s %-10s", i, classes[b->cls], tcc_string(m, b->name),
+				tcc_dtype_bits(b->dtype) ? tcc_dtype_name(b->dtype) : "bytes");
 			if (b->size == TCC_NO_SIZE)
 				printf(" %12s", "?");
 			else
@@ -320,7 +327,8 @@ memory(const Inspect *s, const TccModel *m)
 
 	key(s, "weights");
 	if (s->text)
-		printf("%llu bytes%s%s\n", (unsigned long long)weights, h->weights_file ? ", in " : "", tcc_string(m, h->weights_file));
+		printf("%llu bytes%s%s\n", (unsigned long long)weights, h->weights_file ? ", in " : "",
+			tcc_string(m, h->weights_file));
 	json_real(s->json, "weight_bytes", (double)weights);
 	key(s, "arena");
 	if (h->flags & TCC_META_STATIC) {
@@ -328,7 +336,8 @@ memory(const Inspect *s, const TccModel *m)
 			printf("%llu bytes\n", (unsigned long long)h->arena_bytes);
 		json_real(s->json, "arena_bytes", (double)h->arena_bytes);
 	} else {
-		const char *f = h->arena_formula ? tcc_string(m, h->arena_formula) : "depends on the inputs' shapes";
+		const char *f = h->arena_formula ? tcc_string(m, h->arena_formula)
+			: "depends on the inputs' shapes";
 		if (s->text)
 			printf("%s\n", f);
 		json_text(s->json, "arena_bytes", f);
@@ -336,7 +345,7 @@ memory(const Inspect *s, const TccModel *m)
 	buffers(s, m);
 }
 
-/* ---- the rest --------------------------------------------------------------------------------------------------- */
+/* ---- the rest ------------------------------------------------------------------------------ */
 
 static void
 precision(const Inspect *s, const TccModel *m)
@@ -412,7 +421,7 @@ describe(void *user, const TccModel *m)
 		put_manifest(s, tcc_string(m, h->manifest));
 }
 
-/* ---- models -------------------------------------------------------------------------------------------------------- */
+/* ---- models -------------------------------------------------------------------------------- */
 
 static int32_t
 no_plan(TccRun *run)
@@ -441,14 +450,16 @@ model_tables(Inspect *s, Compilation *c)
 	TccModel m;
 	int code;
 
-	c->job = make_job(c, t->kind == M_CUDA ? EMIT_CUBIN : t->kind == M_HIP ? EMIT_HSACO : EMIT_OBJ, "model");
+	c->job = make_job(c, t->kind == M_CUDA ? EMIT_CUBIN : t->kind == M_HIP ? EMIT_HSACO : EMIT_OBJ,
+		"model");
 	phase(c->o, "code generation");
 	if (!c->job.simulate && has_compiler(t) && (code = codegen_emit(&c->job)))
 		return code;
 	meta = meta_get(&c->job);
 	if (!meta)
 		return failure(c);
-	m = (TccModel){.abi_version = TCC_ABI_VERSION, .image_kind = TCC_IMAGE_SIM, .meta = meta->bytes, .meta_size = meta->size,
+	m = (TccModel){.abi_version = TCC_ABI_VERSION, .image_kind = TCC_IMAGE_SIM, .meta = meta->bytes,
+		.meta_size = meta->size,
 		.weights_size = (uint64_t)meta->weights_size, .plan = no_plan};
 	s->job = &c->job;
 	describe(s, &m);
@@ -481,7 +492,7 @@ inspect_model(Inspect *s, const char *path)
 	return code;
 }
 
-/* ---- artefacts ------------------------------------------------------------------------------------------------------ */
+/* ---- artefacts ----------------------------------------------------------------------------- */
 
 static void
 describe_variant(void *user, const TccModel *m)
@@ -489,7 +500,8 @@ describe_variant(void *user, const TccModel *m)
 	Inspect s = *(Inspect *)user;
 
 	if (s.json)                                  /* the first one's facts are the document's own */
-		s.json = cJSON_GetObjectItem(s.json, "target") ? json_add(cJSON_GetObjectItem(s.json, "variants")) : s.json;
+		s.json = cJSON_GetObjectItem(s.json, "target")
+			? json_add(cJSON_GetObjectItem(s.json, "variants")) : s.json;
 	describe(&s, m);
 	if (s.json == ((Inspect *)user)->json)
 		json_list(s.json, "variants");
@@ -499,7 +511,8 @@ static int
 inspect_artefact(Inspect *s, const char *path)
 {
 	if (s->o->graph || s->o->target.n)
-		return complain(X_USAGE, "--%s is for models; %s is compiled", s->o->graph ? "graph" : "target", path);
+		return complain(X_USAGE, "--%s is for models; %s is compiled",
+			s->o->graph ? "graph" : "target", path);
 	if (artefact_meta(path, describe_variant, s))
 		return X_OK;
 	return complain(X_INVALID, "%s: not made by tcc-ml", path);
@@ -513,6 +526,7 @@ cmd_inspect(const Options *o)
 
 	if (o->target.n > 1)
 		return complain(X_USAGE, "inspect takes one --target");
-	code = is_artefact(o->files[0]) ? inspect_artefact(&s, o->files[0]) : inspect_model(&s, o->files[0]);
+	code = is_artefact(o->files[0]) ? inspect_artefact(&s, o->files[0])
+		: inspect_model(&s, o->files[0]);
 	return json_end(o, s.json, code);
 }

@@ -89,13 +89,13 @@ json_add_real(cJSON *list, double v)
 		append(list, cJSON_CreateNumber(v));
 }
 
-/* ---- printing ----------------------------------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------------------------ */
 
 /* Bytes of the UTF-8 character at s, 0 if there is none. */
 static int
 utf8(const unsigned char *s)
 {
-	int n = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 : *s >= 0xe0 && *s < 0xf0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0, i;
+	int n = *s < 0x80 ? 1 : *s < 0xc2 ? 0 : *s < 0xe0 ? 2 : *s < 0xf0 ? 3 : *s < 0xf5 ? 4 : 0, i;
 
 	for (i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)

@@ -22,7 +22,7 @@ asked(const Options *o, const char *a, const char *b)
 	return o->nfiles == 0;
 }
 
-/* ---- check ----------------------------------------------------------------------------------------- */
+/* ---- check --------------------------------------------------------------------------------- */
 
 static int
 check_one(const Options *o, cJSON *json, const char *target)
@@ -53,7 +53,7 @@ cmd_check(const Options *o)
 	return json_end(o, json, code);
 }
 
-/* ---- opt --------------------------------------------------------------------------------------------- */
+/* ---- opt ----------------------------------------------------------------------------------- */
 
 int
 cmd_opt(const Options *o)
@@ -67,7 +67,8 @@ cmd_opt(const Options *o)
 		return complain(X_USAGE, "opt takes one --target");
 	if (o->json && !*o->json && !to_file)
 		return complain(X_USAGE, "the IR goes to stdout: --json=FILE, or -o FILE");
-	if (!load_model(&c, o, o->files[0], NULL) || !compile_module(&c) || !print_module(&c, to_file ? o->out : NULL, stdout))
+	if (!load_model(&c, o, o->files[0], NULL) || !compile_module(&c)
+	 || !print_module(&c, to_file ? o->out : NULL, stdout))
 		code = failure(&c);
 	else
 		json_text(json, "level", level_names[c.level]);
@@ -75,9 +76,10 @@ cmd_opt(const Options *o)
 	return json_end(o, json, code);
 }
 
-/* ---- ops ----------------------------------------------------------------------------------------------- */
+/* ---- ops ----------------------------------------------------------------------------------- */
 
-static const char *const row_kinds[] = {"core", "scalar", "elementwise", "composed", "index", "structured"};
+static const char *const row_kinds[] = {"core", "scalar", "elementwise", "composed", "index",
+	"structured"};
 
 /* "float; int64" of the operands that say what they take. */
 static void
@@ -90,8 +92,8 @@ types_of(const Op *op, char *buf, size_t size)
 	*buf = 0;
 	for (i = 0; i < s->nin && n < size; i++)
 		n += (size_t)snprintf(buf + n, size - n, "%s%s%s%s", i ? ", " : "",
-			s->in[i].types && *s->in[i].types ? s->in[i].types : "any", s->in[i].optional ? "?" : "",
-			s->in[i].variadic ? "..." : "");
+			s->in[i].types && *s->in[i].types ? s->in[i].types : "any",
+			s->in[i].optional ? "?" : "", s->in[i].variadic ? "..." : "");
 }
 
 /* What takes host values only is computed by the runtime on the host, whatever the target. */
@@ -102,7 +104,8 @@ on_host(const Op *op)
 	int i;
 
 	for (i = 0; i < s->nin; i++)
-		if (s->in[i].types && (strstr(s->in[i].types, "seq") || strcmp(s->in[i].types, "string") == 0))
+		if (s->in[i].types && (strstr(s->in[i].types, "seq")
+		 || strcmp(s->in[i].types, "string") == 0))
 			return true;
 	return false;
 }
@@ -175,7 +178,7 @@ cmd_ops(const Options *o)
 	return json_end(o, json, X_OK);
 }
 
-/* ---- targets --------------------------------------------------------------------------------------------- */
+/* ---- targets ------------------------------------------------------------------------------- */
 
 static void
 print_target(const Options *o, const Machine *t, cJSON *list)
@@ -207,7 +210,8 @@ print_target(const Options *o, const Machine *t, cJSON *list)
 		if (code && code->describe)
 			code->describe(t, stdout);
 	} else {
-		printf("%-18s %-10s %s\n", t->name, kinds[t->kind], code ? t->triple ? t->triple : code->doc : "no code generator yet");
+		printf("%-18s %-10s %s\n", t->name, kinds[t->kind],
+			!code ? "no code generator yet" : t->triple ? t->triple : code->doc);
 	}
 }
 
@@ -240,7 +244,7 @@ cmd_targets(const Options *o)
 	return json_end(o, json, X_OK);
 }
 
-/* ---- passes ------------------------------------------------------------------------------------------------ */
+/* ---- passes -------------------------------------------------------------------------------- */
 
 int
 cmd_passes(const Options *o)
@@ -256,7 +260,8 @@ cmd_passes(const Options *o)
 		json_flag(j, "optional", p->optional);
 		json_text(j, "doc", p->doc);
 		if (!quiet_text(o))
-			printf("%-10s %-6s -> %-6s %s%s\n", p->name, level_names[p->needs], level_names[p->leaves], p->doc,
+			printf("%-10s %-6s -> %-6s %s%s\n", p->name, level_names[p->needs],
+				level_names[p->leaves], p->doc,
 				p->optional ? " (optional)" : "");
 	}
 	return json_end(o, json, X_OK);

@@ -8,13 +8,14 @@
  * row's place, and options.c names the bits */
 const Cmd commands[] = {
 	{"compile", 1 << 0, 1, 1, "MODEL", "compile a model to an artefact", cmd_compile,
-		"MODEL is an ONNX file, or IR text (FILE.ir). The artefact is an executable that needs the C "
-		"library only, or what --emit says. Beside so and a stands a header with the model's names "
-		"and shapes. A failed compilation leaves nothing behind. The same input and options give "
-		"the same bytes, in any folder and on any day."},
+		"MODEL is an ONNX file, or IR text (FILE.ir). The artefact is an executable that needs "
+		"the C library only, or what --emit says. Beside so and a stands a header with the model's "
+		"names and shapes. A failed compilation leaves nothing behind. The same input and options "
+		"give the same bytes, in any folder and on any day."},
 	{"check", 1 << 1, 1, 1, "MODEL", "report every problem and unsupported node", cmd_check,
 		"Reads the model and takes it through the passes without generating code; needs no tools."},
-	{"run", 1 << 2, 1, 1, "MODEL|FILE.ir|PROGRAM", "compile in memory and run, or run an artefact", cmd_run,
+	{"run", 1 << 2, 1, 1, "MODEL|FILE.ir|PROGRAM", "compile in memory and run, or run an artefact",
+		cmd_run,
 		"Files are .npy, .npz, .pb, .raw, .bin, .txt and, to read, .pgm and .ppm. Without --output "
 		"and --output-dir the first elements of the outputs are printed."},
 	{"verify", 1 << 3, 1, -1, "MODEL|DIR...", "run and compare with what is expected", cmd_verify,
@@ -23,24 +24,28 @@ const Cmd commands[] = {
 		"evaluator on made-up inputs. Each case prints PASS, FAIL, UNSUPPORTED, ERROR or SKIP, its "
 		"name and the reason; at last come the counts. Exit code 1: not all passed."},
 	{"bench", 1 << 4, 1, 1, "MODEL|FILE.ir|PROGRAM", "time a model", cmd_bench,
-		"load_ms and first_ms are the cold start; the latencies are those of warm runs. Inputs that "
-		"are not given are made up."},
+		"load_ms and first_ms are the cold start; the latencies are those of warm runs. Inputs "
+		"that are not given are made up."},
 	{"profile", 1 << 5, 1, 1, "MODEL|FILE.ir|PROGRAM", "time its kernels", cmd_profile,
 		"Time, operations and bytes of each kernel, with the ONNX nodes that it came from. In the "
 		"simulator: memory requests, sectors and bank conflicts instead of times."},
-	{"inspect", 1 << 6, 1, 1, "MODEL|FILE.ir|PROGRAM", "describe a model or an artefact", cmd_inspect,
+	{"inspect", 1 << 6, 1, 1, "MODEL|FILE.ir|PROGRAM", "describe a model or an artefact",
+		cmd_inspect,
 		"Inputs, outputs, operators, kernels, memory, precision and, of an artefact, its manifest. "
-		"With --verbose also every buffer. For GPU targets the kernels are compiled, if the compiler "
-		"is installed, for their use of registers."},
+		"With --verbose also every buffer. For GPU targets the kernels are compiled, if the "
+		"compiler is installed, for their use of registers."},
 	{"opt", 1 << 7, 1, 1, "FILE.ir|MODEL", "run passes and print the IR", cmd_opt,
 		"Without --passes: all of them that follow the text's level."},
 	{"ops", 1 << 8, 0, -1, "[NAME...]", "the operators that are supported", cmd_ops,
-		"Operator, newest version, types and targets. With --verbose also the signature and what it does."},
+		"Operator, newest version, types and targets. With --verbose also the signature and what "
+		"it does."},
 	{"targets", 1 << 9, 0, -1, "[NAME...]", "the machines that can be compiled for", cmd_targets,
 		"With names: what is known of them."},
-	{"passes", 1 << 10, 0, 0, "", "the passes, in order", cmd_passes, "Level before and after, and what each does."},
+	{"passes", 1 << 10, 0, 0, "", "the passes, in order", cmd_passes,
+		"Level before and after, and what each does."},
 	{"doctor", 1 << 11, 0, 0, "", "what is installed, and what is missing", cmd_doctor,
-		"Names the command that installs what is missing. Exit code 5 if executables cannot be made."},
+		"Names the command that installs what is missing. Exit code 5 if executables cannot be "
+		"made."},
 	{0}
 };
 

@@ -5,7 +5,7 @@
 #include "cmd.h"
 #include "codegen/tool.h"
 
-/* ---- SHA-256 (FIPS 180-4) ------------------------------------------------------------------------- */
+/* ---- SHA-256 (FIPS 180-4) ------------------------------------------------------------------ */
 
 typedef struct Sha { uint32_t h[8]; uint64_t size; } Sha;
 
@@ -32,14 +32,17 @@ sha_block(Sha *s, const unsigned char *p)
 	int i;
 
 	for (i = 0; i < 16; i++)
-		w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 | (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+		w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16
+			| (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
 	for (; i < 64; i++)
 		w[i] = w[i - 16] + w[i - 7] + (ror(w[i - 15], 7) ^ ror(w[i - 15], 18) ^ w[i - 15] >> 3)
 			+ (ror(w[i - 2], 17) ^ ror(w[i - 2], 19) ^ w[i - 2] >> 10);
 	memcpy(v, s->h, sizeof v);
 	for (i = 0; i < 64; i++) {
-		a = v[7] + (ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25)) + ((v[4] & v[5]) ^ (~v[4] & v[6])) + round_k[i] + w[i];
-		b = (ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22)) + ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
+		a = v[7] + (ror(v[4], 6) ^ ror(v[4], 11) ^ ror(v[4], 25))
+			+ ((v[4] & v[5]) ^ (~v[4] & v[6])) + round_k[i] + w[i];
+		b = (ror(v[0], 2) ^ ror(v[0], 13) ^ ror(v[0], 22))
+			+ ((v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]));
 		memmove(v + 1, v, 7 * sizeof *v);
 		v[4] += a;
 		v[0] = a + b;
@@ -74,7 +77,8 @@ static void *
 hash_file(void *arg)
 {
 	FileHash *f = arg;
-	Sha s = {.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+	Sha s = {.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
+		0x1f83d9ab, 0x5be0cd19}};
 	unsigned char buf[1 << 14], last[128] = {0};
 	FILE *fp = fopen(f->path, "rb");
 	size_t n = 0, i;
@@ -121,7 +125,7 @@ hash_end(FileHash *f, char text[65])
 	free(f);
 }
 
-/* ---- the text ---------------------------------------------------------------------------------------- */
+/* ---- the text ------------------------------------------------------------------------------ */
 
 static void
 put_model(Compilation *c, cJSON *j, const char *sha256)
@@ -140,7 +144,8 @@ put_model(Compilation *c, cJSON *j, const char *sha256)
 	json_real(j, "ir_version", (double)om->ir_version);
 	sets = json_object(j, "opsets");
 	for (i = 0; i < om->nopset; i++)
-		json_real(sets, *om->opset[i].domain ? om->opset[i].domain : "ai.onnx", (double)om->opset[i].version);
+		json_real(sets, *om->opset[i].domain ? om->opset[i].domain : "ai.onnx",
+			(double)om->opset[i].version);
 }
 
 /* The options as given; paths are left out: the bytes do not depend on where files lie. */
@@ -201,7 +206,8 @@ manifest(Compilation *c, const char *sha256)
 	put_options(c->o, json_object(j, "options"));
 	list = json_list(j, "frozen");
 	for (i = 0; i < c->o->freeze.n; i++)
-		json_add_text(list, arena_printf(c->m->arena, "%.*s", (int)strcspn(c->o->freeze.at[i], "="), c->o->freeze.at[i]));
+		json_add_text(list, arena_printf(c->m->arena, "%.*s", (int)strcspn(c->o->freeze.at[i], "="),
+			c->o->freeze.at[i]));
 	list = json_list(j, "overridable");
 	for (i = 0; c->onnx && i < c->onnx->overridable.n; i++)
 		json_add_text(list, c->onnx->overridable.at[i]);

@@ -7,8 +7,9 @@
 #include <string.h>
 #include "cmd.h"
 
-enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4, PROFILE = 1 << 5,
-	INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9, PASSES = 1 << 10, DOCTOR = 1 << 11,
+enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4,
+	PROFILE = 1 << 5, INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9,
+	PASSES = 1 << 10, DOCTOR = 1 << 11,
 	ALL = (1 << 12) - 1,
 	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
 	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT,   /* load one */
@@ -20,56 +21,104 @@ enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 
 
 /* long name, short, kind, where, argument or its choices, commands that take it, what it does */
 const Opt options[] = {
-	{"target",        0,  OPT_LIST,   AT(target),     "T", MODEL | KEPT, "machine to compile for (default native; `tcc-ml targets` lists them); several make one artefact that chooses when it runs"},
-	{"simulate",      0,  OPT_MAYBE,  AT(simulate),   "full|fast", CODE | KEPT, "run a GPU target's source on the CPU, with all checks; fast: without those of memory"},
-	{"output-file",   'o', OPT_TEXT,  AT(out),        "OUT", COMPILE | OPT, "where the artefact goes (default: the model's name in this folder; text: stdout)"},
-	{"emit",          0,  OPT_CHOICES, AT(emit),      "exe|so|a|obj|src|llvm|asm|ptx|cubin|hsaco|ir|stablehlo", COMPILE | KEPT, "what to make (default exe); several are made with OUT as their stem"},
-	{"stage",         0,  OPT_CHOICE, AT(stage),      "graph|tensor|loop", COMPILE, "level of --emit ir (default loop)"},
-	{"shape",         0,  OPT_LIST,   AT(shape),      "NAME=DIMS", MODEL | KEPT, "fix or bound an input's shape: x=1x3x224x224, x=1..32x3x?x?"},
-	{"dim",           0,  OPT_LIST,   AT(dim),        "NAME=N", MODEL | KEPT, "fix or bound a dimension by its name: N=8, N=1..64"},
-	{"freeze",        0,  OPT_LIST,   AT(freeze),     "NAME=FILE", MODEL, "make an input a constant"},
-	{"input",         0,  OPT_LIST,   AT(input),      "NAME=FILE", RUN | TIMED, "an input's value; a .npz alone gives all that it names"},
-	{"output",        0,  OPT_LIST,   AT(output),     "NAME=FILE", RUN, "where an output goes"},
-	{"output-dir",    0,  OPT_TEXT,   AT(output_dir), "DIR", RUN, "write output_0.npy, output_1.npy ... there"},
-	{"data",          0,  OPT_LIST,   AT(data),       "DIR|FILE.npz", VERIFY, "inputs and expected outputs"},
-	{"rtol",          0,  OPT_REAL,   AT(rtol),       "R", VERIFY, "relative tolerance (default 1e-3)"},
-	{"atol",          0,  OPT_REAL,   AT(atol),       "A", VERIFY, "absolute tolerance (default 1e-7)"},
-	{"max-ulp",       0,  OPT_REAL,   AT(max_ulp),    "U", VERIFY, "compare by units in the last place of the expected value's type instead"},
-	{"seed",          0,  OPT_INT,    AT(seed),       "N", VERIFY, "of the made-up inputs (default 1)"},
-	{"timeout",       0,  OPT_INT,    AT(timeout),    "S", VERIFY, "seconds that a case may take (default 60)"},
-	{"warmup",        0,  OPT_INT,    AT(warmup),     "N", TIMED, "runs before the timed ones (default 5)"},
-	{"iters",         0,  OPT_INT,    AT(iters),      "N", TIMED, "timed runs (default: as many as the duration takes)"},
-	{"duration",      0,  OPT_REAL,   AT(duration),   "S", TIMED, "seconds of timed runs (default 2)"},
-	{"threads",       0,  OPT_INT,    AT(threads),    "N", RUN | VERIFY | TIMED, "threads that run the model (default: the CPUs there are; verify: 1)"},
-	{"device",        0,  OPT_TEXT,   AT(device),     "D", RUN | TIMED, "cpu, cuda, cuda:1, hip, sim"},
-	{"jobs",          'j', OPT_INT,   AT(jobs),       "N", CODE, "work on so many parts side by side (default 1)"},
-	{"opt-level",     'O', OPT_CHOICE, AT(level),     "0|1|2|3", CODE | OPT | KEPT, "optimisation (default 2; 0 is for finding compiler bugs)"},
-	{"strict",        0,  OPT_FLAG,   AT(strict),     NULL, PASS | KEPT, "only rewrites that are exact"},
-	{"host",          0,  OPT_TEXT,   AT(host),       "CPU", PASS | KEPT, "CPU of a GPU target's host code (default: this machine's architecture)"},
-	{"cuda-compiler", 0,  OPT_CHOICE, AT(cuda),       "nvrtc|nvcc", CODE | KEPT, "what compiles CUDA source (default nvrtc)"},
-	{"symbol-prefix", 0,  OPT_TEXT,   AT(prefix),     "P", COMPILE | KEPT, "prefix of the exported symbols (default: the model file's name)"},
-	{"weights",       0,  OPT_CHOICE, AT(weights),    "embed|file", COMPILE | KEPT, "in the artefact (default), or in OUT.weights beside it, mapped and shared"},
-	{"static",        0,  OPT_FLAG,   AT(use_static), NULL, COMPILE | KEPT, "link statically (CPU targets)"},
-	{"max-arena",     0,  OPT_SIZE,   AT(max_arena),  "BYTES", COMPILE, "fail if activations need more memory: 64M"},
-	{"max-compile-time", 0, OPT_INT,  AT(max_seconds), "S", COMPILE, "fail if compiling takes longer"},
-	{"max-compile-memory", 0, OPT_SIZE, AT(max_memory), "BYTES", COMPILE, "fail if compiling takes more memory: 2G"},
-	{"passes",        0,  OPT_TEXT,   AT(only),       "A,B", PASS | KEPT, "run these passes only"},
-	{"disable-pass",  0,  OPT_TEXT,   AT(disabled),   "A,B", PASS | KEPT, "leave passes out that can be"},
-	{"stop-after",    0,  OPT_TEXT,   AT(stop_after), "PASS", PASS & ~CHECK, "end there; compile prints the IR"},
-	{"dump-after",    0,  OPT_TEXT,   AT(dump_after), "PASS|all", PASS & ~CHECK, "print the IR after a pass; `import` is before the first"},
-	{"dump-dir",      0,  OPT_TEXT,   AT(dump_dir),   "DIR", PASS & ~CHECK, "write the dumps there, with all constants (default: stdout; all of them)"},
-	{"time-passes",   0,  OPT_FLAG,   AT(time_passes), NULL, PASS, "say on stderr how long each pass took"},
-	{"check-passes",  0,  OPT_FLAG,   AT(check_passes), NULL, PASS & ~CHECK, "run the module after each pass and name the first that changes a result"},
-	{"graph",         0,  OPT_CHOICE, AT(graph),      "dot|html", INSPECT, "draw the operators, grouped by kernel"},
-	{"json",          0,  OPT_MAYBE,  AT(json),       "FILE", ALL, "results for programs, to stdout or =FILE"},
-	{"color",         0,  OPT_CHOICE, AT(color),      "auto|always|never", ALL, "messages in colour (default auto)"},
-	{"verbose",       'v', OPT_FLAG,  AT(verbose),    NULL, ALL, "say more"},
-	{"quiet",         'q', OPT_FLAG,  AT(quiet),      NULL, ALL, "errors and results only"},
-	{"help",          'h', OPT_FLAG,  AT(help),       NULL, ALL, "describe the command"},
+	{"target",              0,   OPT_LIST,    AT(target),       "T", MODEL | KEPT,
+		"machine to compile for (default native; `tcc-ml targets` lists them); several make one "
+		"artefact that chooses when it runs"},
+	{"simulate",            0,   OPT_MAYBE,   AT(simulate),     "full|fast", CODE | KEPT,
+		"run a GPU target's source on the CPU, with all checks; fast: without those of memory"},
+	{"output-file",         'o', OPT_TEXT,    AT(out),          "OUT", COMPILE | OPT,
+		"where the artefact goes (default: the model's name in this folder; text: stdout)"},
+	{"emit",                0,   OPT_CHOICES, AT(emit),
+		"exe|so|a|obj|src|llvm|asm|ptx|cubin|hsaco|ir|stablehlo", COMPILE | KEPT,
+		"what to make (default exe); several are made with OUT as their stem"},
+	{"stage",               0,   OPT_CHOICE,  AT(stage),        "graph|tensor|loop", COMPILE,
+		"level of --emit ir (default loop)"},
+	{"shape",               0,   OPT_LIST,    AT(shape),        "NAME=DIMS", MODEL | KEPT,
+		"fix or bound an input's shape: x=1x3x224x224, x=1..32x3x?x?"},
+	{"dim",                 0,   OPT_LIST,    AT(dim),          "NAME=N", MODEL | KEPT,
+		"fix or bound a dimension by its name: N=8, N=1..64"},
+	{"freeze",              0,   OPT_LIST,    AT(freeze),       "NAME=FILE", MODEL,
+		"make an input a constant"},
+	{"input",               0,   OPT_LIST,    AT(input),        "NAME=FILE", RUN | TIMED,
+		"an input's value; a .npz alone gives all that it names"},
+	{"output",              0,   OPT_LIST,    AT(output),       "NAME=FILE", RUN,
+		"where an output goes"},
+	{"output-dir",          0,   OPT_TEXT,    AT(output_dir),   "DIR", RUN,
+		"write output_0.npy, output_1.npy ... there"},
+	{"data",                0,   OPT_LIST,    AT(data),         "DIR|FILE.npz", VERIFY,
+		"inputs and expected outputs"},
+	{"rtol",                0,   OPT_REAL,    AT(rtol),         "R", VERIFY,
+		"relative tolerance (default 1e-3)"},
+	{"atol",                0,   OPT_REAL,    AT(atol),         "A", VERIFY,
+		"absolute tolerance (default 1e-7)"},
+	{"max-ulp",             0,   OPT_REAL,    AT(max_ulp),      "U", VERIFY,
+		"compare by units in the last place of the expected value's type instead"},
+	{"seed",                0,   OPT_INT,     AT(seed),         "N", VERIFY,
+		"of the made-up inputs (default 1)"},
+	{"timeout",             0,   OPT_INT,     AT(timeout),      "S", VERIFY,
+		"seconds that a case may take (default 60)"},
+	{"warmup",              0,   OPT_INT,     AT(warmup),       "N", TIMED,
+		"runs before the timed ones (default 5)"},
+	{"iters",               0,   OPT_INT,     AT(iters),        "N", TIMED,
+		"timed runs (default: as many as the duration takes)"},
+	{"duration",            0,   OPT_REAL,    AT(duration),     "S", TIMED,
+		"seconds of timed runs (default 2)"},
+	{"threads",             0,   OPT_INT,     AT(threads),      "N", RUN | VERIFY | TIMED,
+		"threads that run the model (default: the CPUs there are; verify: 1)"},
+	{"device",              0,   OPT_TEXT,    AT(device),       "D", RUN | TIMED,
+		"cpu, cuda, cuda:1, hip, sim"},
+	{"jobs",                'j', OPT_INT,     AT(jobs),         "N", CODE,
+		"work on so many parts side by side (default 1)"},
+	{"opt-level",           'O', OPT_CHOICE,  AT(level),        "0|1|2|3", CODE | OPT | KEPT,
+		"optimisation (default 2; 0 is for finding compiler bugs)"},
+	{"strict",              0,   OPT_FLAG,    AT(strict),       NULL, PASS | KEPT,
+		"only rewrites that are exact"},
+	{"host",                0,   OPT_TEXT,    AT(host),         "CPU", PASS | KEPT,
+		"CPU of a GPU target's host code (default: this machine's architecture)"},
+	{"cuda-compiler",       0,   OPT_CHOICE,  AT(cuda),         "nvrtc|nvcc", CODE | KEPT,
+		"what compiles CUDA source (default nvrtc)"},
+	{"symbol-prefix",       0,   OPT_TEXT,    AT(prefix),       "P", COMPILE | KEPT,
+		"prefix of the exported symbols (default: the model file's name)"},
+	{"weights",             0,   OPT_CHOICE,  AT(weights),      "embed|file", COMPILE | KEPT,
+		"in the artefact (default), or in OUT.weights beside it, mapped and shared"},
+	{"static",              0,   OPT_FLAG,    AT(use_static),   NULL, COMPILE | KEPT,
+		"link statically (CPU targets)"},
+	{"max-arena",           0,   OPT_SIZE,    AT(max_arena),    "BYTES", COMPILE,
+		"fail if activations need more memory: 64M"},
+	{"max-compile-time",    0,   OPT_INT,     AT(max_seconds),  "S", COMPILE,
+		"fail if compiling takes longer"},
+	{"max-compile-memory",  0,   OPT_SIZE,    AT(max_memory),   "BYTES", COMPILE,
+		"fail if compiling takes more memory: 2G"},
+	{"passes",              0,   OPT_TEXT,    AT(only),         "A,B", PASS | KEPT,
+		"run these passes only"},
+	{"disable-pass",        0,   OPT_TEXT,    AT(disabled),     "A,B", PASS | KEPT,
+		"leave passes out that can be"},
+	{"stop-after",          0,   OPT_TEXT,    AT(stop_after),   "PASS", PASS & ~CHECK,
+		"end there; compile prints the IR"},
+	{"dump-after",          0,   OPT_TEXT,    AT(dump_after),   "PASS|all", PASS & ~CHECK,
+		"print the IR after a pass; `import` is before the first"},
+	{"dump-dir",            0,   OPT_TEXT,    AT(dump_dir),     "DIR", PASS & ~CHECK,
+		"write the dumps there, with all constants (default: stdout; all of them)"},
+	{"time-passes",         0,   OPT_FLAG,    AT(time_passes),  NULL, PASS,
+		"say on stderr how long each pass took"},
+	{"check-passes",        0,   OPT_FLAG,    AT(check_passes), NULL, PASS & ~CHECK,
+		"run the module after each pass and name the first that changes a result"},
+	{"graph",               0,   OPT_CHOICE,  AT(graph),        "dot|html", INSPECT,
+		"draw the operators, grouped by kernel"},
+	{"json",                0,   OPT_MAYBE,   AT(json),         "FILE", ALL,
+		"results for programs, to stdout or =FILE"},
+	{"color",               0,   OPT_CHOICE,  AT(color),        "auto|always|never", ALL,
+		"messages in colour (default auto)"},
+	{"verbose",             'v', OPT_FLAG,    AT(verbose),      NULL, ALL,
+		"say more"},
+	{"quiet",               'q', OPT_FLAG,    AT(quiet),        NULL, ALL,
+		"errors and results only"},
+	{"help",                'h', OPT_FLAG,    AT(help),         NULL, ALL,
+		"describe the command"},
 	{0}
 };
 
-/* ---- messages --------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------ */
 
 static int
 wrong(const Opt *t, const char *fmt, const char *a)
@@ -77,7 +126,8 @@ wrong(const Opt *t, const char *fmt, const char *a)
 	char what[256];
 
 	snprintf(what, sizeof what, fmt, a);
-	return complain(X_USAGE, "--%s%s%s: %s", t->name, t->arg ? " " : "", t->arg ? t->arg : "", what);
+	return complain(X_USAGE, "--%s%s%s: %s", t->name, t->arg ? " " : "", t->arg ? t->arg : "",
+		what);
 }
 
 /* Insertions, deletions and exchanges that make one word the other. */
@@ -113,7 +163,8 @@ unknown(const char *arg, const Cmd *cmd)
 	char word[64];
 	int d, least = 3;
 
-	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg + strspn(arg, "-"), "="), arg + strspn(arg, "-"));
+	snprintf(word, sizeof word, "%s", arg + strspn(arg, "-"));
+	word[strcspn(word, "=")] = 0;
 	for (t = options; t->name && arg[1] == '-'; t++)
 		if ((t->commands & cmd->bit) && (d = distance(word, t->name)) < least) {
 			least = d;
@@ -123,7 +174,7 @@ unknown(const char *arg, const Cmd *cmd)
 		best ? "; is it --" : "", best ? best->name : "", best ? "?" : "", cmd->name);
 }
 
-/* ---- values ----------------------------------------------------------------------------------- */
+/* ---- values -------------------------------------------------------------------------------- */
 
 bool
 is_listed(const char *list, const char *word)
@@ -208,7 +259,7 @@ set(Options *o, const Opt *t, const char *val)
 	return 0;
 }
 
-/* ---- the command line -------------------------------------------------------------------------- */
+/* ---- the command line ---------------------------------------------------------------------- */
 
 /* The option of an argument, and the value that stands in it. */
 static const Opt *
@@ -219,8 +270,9 @@ find(const char *a, const char **val)
 
 	*val = NULL;
 	if (a[1] == '-') {
-		for (t = options; t->name && (strlen(t->name) != n - 2 || memcmp(t->name, a + 2, n - 2)); t++)
-			;
+		for (t = options; t->name; t++)
+			if (strlen(t->name) == n - 2 && memcmp(t->name, a + 2, n - 2) == 0)
+				break;
 		if (a[n])
 			*val = a + n + 1;
 	} else {
@@ -309,7 +361,7 @@ parse_options(int argc, char **argv, const Cmd *cmd, Options *o)
 	return code ? code : check_passes(o);
 }
 
-/* ---- what was given ------------------------------------------------------------------------------ */
+/* ---- what was given ------------------------------------------------------------------------ */
 
 const char *
 option_text(const Options *o, const Opt *t, int i)

@@ -78,7 +78,7 @@ arguments_free(Argv *a)
 	free(a->at);
 }
 
-/* ---- artefacts -------------------------------------------------------------------------------------- */
+/* ---- artefacts ----------------------------------------------------------------------------- */
 
 static int
 start_program(const char *path, Argv *a)
@@ -91,8 +91,10 @@ start_program(const char *path, Argv *a)
 		sprintf(name, "./%s", path);
 	fflush(NULL);
 	execv(name, a->at);
-	return complain(errno == ENOEXEC || errno == ENOENT ? X_TOOL : X_INVALID, "cannot start %s: %s", path,
-		errno == ENOEXEC || errno == ENOENT ? "it is for another machine: use an emulator" : strerror(errno));
+	if (errno == ENOEXEC || errno == ENOENT)     /* or its interpreter is missing */
+		return complain(X_TOOL, "cannot start %s: it is for another machine: use an emulator",
+			path);
+	return complain(X_INVALID, "cannot start %s: %s", path, strerror(errno));
 }
 
 static int
@@ -129,7 +131,7 @@ run_artefact(const Options *o, const char *path, const char *mode)
 	return code;
 }
 
-/* ---- the simulator's counters --------------------------------------------------------------------------- */
+/* ---- the simulator's counters -------------------------------------------------------------- */
 
 static double
 ratio(uint64_t actual, uint64_t ideal)
@@ -151,6 +153,16 @@ put_counters(const SimCounters *k, cJSON *j)
 	json_real(j, "shared_bytes", (double)k->shared_bytes);
 }
 
+static void
+put_kernel(const SimCounters *k, const char *name, cJSON *list)
+{
+	cJSON *j;
+
+	cJSON_ArrayForEach(j, list)
+		if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(j, "name")), name) == 0)
+			put_counters(k, j);
+}
+
 /* A run whose simulator is to be reported. */
 typedef struct Report { const Options *o; char json[512]; } Report;
 
@@ -161,7 +173,7 @@ merge(const Report *r, Sim *s, const TccModel *m)
 	const TccKernel *k = tcc_rows(m, tcc_meta(m)->kernels);
 	TccBuf b = {0};
 	const SimCounters *c;
-	cJSON *doc, *list, *j;
+	cJSON *doc, *list;
 	int n = sim_counters(s, &c), i;
 	uint32_t x;
 
@@ -171,10 +183,9 @@ merge(const Report *r, Sim *s, const TccModel *m)
 	list = cJSON_GetObjectItem(doc, "kernels");
 	for (i = 0; i < n; i++)
 		for (x = 0; x < tcc_meta(m)->kernels.count; x++)
-			if (strcmp(c[i].kernel, tcc_string(m, k[x].symbol)) == 0 || strcmp(c[i].kernel, tcc_string(m, k[x].name)) == 0)
-				cJSON_ArrayForEach(j, list)
-					if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(j, "name")), tcc_string(m, k[x].name)) == 0)
-						put_counters(&c[i], j);
+			if (strcmp(c[i].kernel, tcc_string(m, k[x].symbol)) == 0
+			 || strcmp(c[i].kernel, tcc_string(m, k[x].name)) == 0)
+				put_kernel(&c[i], tcc_string(m, k[x].name), list);
 	json_end(r->o, doc, X_OK);
 	tcc_buf_free(&b);
 }
@@ -191,12 +202,13 @@ report_simulator(void *user, TccInst *inst)
 		sim_report(s, strcmp(r->o->cmd->name, "profile") == 0 ? stdout : stderr);
 }
 
-/* ---- models ------------------------------------------------------------------------------------------- */
+/* ---- models -------------------------------------------------------------------------------- */
 
 static int
 run_model(const Options *o, const char *path, const char *mode)
 {
-	bool profile = strcmp(o->cmd->name, "profile") == 0, report = o->simulate && (o->verbose || profile);
+	bool profile = strcmp(o->cmd->name, "profile") == 0;
+	bool report = o->simulate && (o->verbose || profile);
 	Report r = {.o = o};
 	TccProgramHook hook = {report_simulator, &r};
 	Compilation c = {.json = NULL};
@@ -224,7 +236,8 @@ run_model(const Options *o, const char *path, const char *mode)
 static int
 program(const Options *o, const char *mode)
 {
-	return is_artefact(o->files[0]) ? run_artefact(o, o->files[0], mode) : run_model(o, o->files[0], mode);
+	return is_artefact(o->files[0]) ? run_artefact(o, o->files[0], mode)
+		: run_model(o, o->files[0], mode);
 }
 
 int

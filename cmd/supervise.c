@@ -43,7 +43,7 @@ phase(const Options *o, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* ---- folders ------------------------------------------------------------------------------------ */
+/* ---- folders ------------------------------------------------------------------------------- */
 
 void
 remove_tree(const char *path)
@@ -88,7 +88,7 @@ scratch_folder(const Options *o, char *path, size_t size)
 	return true;
 }
 
-/* ---- limits --------------------------------------------------------------------------------------- */
+/* ---- limits -------------------------------------------------------------------------------- */
 
 static double
 now(void)
@@ -123,10 +123,11 @@ exceeded(const Options *o, pid_t pid, double start)
 	const char *in = o->watch->phase;
 
 	if (o->max_seconds && now() - start > o->max_seconds)
-		complain(X_BUDGET, "%s: compiling takes over %d s; it was in %s", o->files[0], o->max_seconds, in);
+		complain(X_BUDGET, "%s: compiling takes over %d s; it was in %s", o->files[0],
+			o->max_seconds, in);
 	else if (o->max_memory && resident(pid) > o->max_memory)
-		complain(X_BUDGET, "%s: compiling takes over %lld bytes of memory; it was in %s", o->files[0],
-			(long long)o->max_memory, in);
+		complain(X_BUDGET, "%s: compiling takes over %lld bytes of memory; it was in %s",
+			o->files[0], (long long)o->max_memory, in);
 	else
 		return false;
 	return true;
@@ -154,7 +155,7 @@ wait_for(const Options *o, pid_t pid, bool *over)
 	}
 }
 
-/* ---- the end -------------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------------- */
 
 /* Ends as the child did, so that the shell sees it. */
 static void
@@ -173,11 +174,12 @@ verdict(const Options *o, int status)
 		return WEXITSTATUS(status);
 	sig = WTERMSIG(status);
 	if (sig == SIGKILL)
-		return complain(X_BUDGET, "%s was killed in %s; perhaps there was not enough memory", o->cmd->name,
-			*o->watch->phase ? o->watch->phase : "its work");
+		return complain(X_BUDGET, "%s was killed in %s; perhaps there was not enough memory",
+			o->cmd->name, *o->watch->phase ? o->watch->phase : "its work");
 	if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGPIPE)
 		same_end(sig);
-	complain(X_BUG, "%s in %s: this is a bug in tcc-ml", strsignal(sig), *o->watch->phase ? o->watch->phase : o->cmd->name);
+	complain(X_BUG, "%s in %s: this is a bug in tcc-ml", strsignal(sig),
+		*o->watch->phase ? o->watch->phase : o->cmd->name);
 	fprintf(stderr, "tcc-ml: note: please report it with the command and the model\n");
 	return X_BUG;
 }
@@ -216,7 +218,8 @@ supervise(const Options *given)
 	int status, i;
 	pid_t pid, self = getpid();
 
-	o.watch = mmap(NULL, sizeof *o.watch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	o.watch = mmap(NULL, sizeof *o.watch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		-1, 0);
 	if (o.watch == MAP_FAILED)
 		return complain(X_BUDGET, "out of memory");
 	snprintf(tmp, sizeof tmp, "%.450s/", base && *base ? base : "/tmp");

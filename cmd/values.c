@@ -5,17 +5,18 @@
 #include <string.h>
 #include "cmd.h"
 
-/* ---- files -------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------- */
 
 static int
-read_port(const TccModel *model, bool output, int i, const char *name, const char *file, TccValue *v, TccErr *err)
+read_port(const TccModel *model, bool output, int i, const char *name, const char *file,
+	TccValue *v, TccErr *err)
 {
 	const TccMeta *meta = tcc_meta(model);
 	const TccPort *ports = tcc_rows(model, output ? meta->outputs : meta->inputs);
 	int64_t dims[TCC_MAX_RANK];
 	TccWant want = tcc_want(model, &ports[i], dims);
 
-	if (output) {                            /* the file says what is expected: nothing is taken over */
+	if (output) {        /* the file says what is expected: nothing is taken over */
 		want.rank = -1;
 		want.dims = NULL;
 	}
@@ -23,18 +24,20 @@ read_port(const TccModel *model, bool output, int i, const char *name, const cha
 }
 
 int
-read_input(const TccModel *model, int i, const char *name, const char *file, TccValue *v, TccErr *err)
+read_input(const TccModel *model, int i, const char *name, const char *file, TccValue *v,
+	TccErr *err)
 {
 	return read_port(model, false, i, name, file, v, err);
 }
 
 int
-read_output(const TccModel *model, int i, const char *name, const char *file, TccValue *v, TccErr *err)
+read_output(const TccModel *model, int i, const char *name, const char *file, TccValue *v,
+	TccErr *err)
 {
 	return read_port(model, true, i, name, file, v, err);
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------- */
+/* ---- comparing ----------------------------------------------------------------------------- */
 
 typedef struct Why { char *at; size_t size; } Why;
 
@@ -89,7 +92,8 @@ close_enough(double a, double b, uint32_t dtype, const Tolerance *t)
 	if (t->max_ulp >= 0)
 		return ulps(a, b, dtype) <= t->max_ulp;
 	/* bfloat16 has 8 bits: where the default stands, the official tests allow 2^-6 */
-	return fabs(a - b) <= t->atol + (dtype == TCC_BF16 && t->rtol == 1e-3 ? 0x1p-6 : t->rtol) * fabs(b);
+	return fabs(a - b) <= t->atol + (dtype == TCC_BF16 && t->rtol == DEFAULT_RTOL ? 0x1p-6
+		: t->rtol) * fabs(b);
 }
 
 static bool
@@ -127,7 +131,8 @@ typedef struct Differences { uint64_t n, first; double got, want, worst, worst_u
 
 /* Wide integers are compared exactly, and as doubles where they differ. */
 static void
-compare_element(const TccValue *got, const TccValue *want, uint64_t i, const Tolerance *tol, Differences *d)
+compare_element(const TccValue *got, const TccValue *want, uint64_t i, const Tolerance *tol,
+	Differences *d)
 {
 	const void *g = tcc_tensor_data(&got->u.tensor), *w = tcc_tensor_data(&want->u.tensor);
 	double a = tcc_element(got->dtype, g, i), b = tcc_element(want->dtype, w, i), u;
@@ -155,7 +160,8 @@ parts(const TccValue *v, TccValue *as, int64_t *shape)
 	if (v->dtype != TCC_C64 && v->dtype != TCC_C128)
 		return;
 	shape[0] = (int64_t)tcc_tensor_count(&v->u.tensor) * 2;
-	tcc_tensor_set(&as->u.tensor, v->dtype == TCC_C64 ? TCC_F32 : TCC_F64, 1, shape, tcc_tensor_data(&v->u.tensor));
+	tcc_tensor_set(&as->u.tensor, v->dtype == TCC_C64 ? TCC_F32 : TCC_F64, 1, shape,
+		tcc_tensor_data(&v->u.tensor));
 	as->dtype = v->dtype == TCC_C64 ? TCC_F32 : TCC_F64;
 }
 
@@ -168,11 +174,13 @@ tensors_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, c
 	uint64_t i, n;
 
 	if (got->dtype != want->dtype)
-		return differ(why, "type %s, expected %s", tcc_dtype_name(got->dtype), tcc_dtype_name(want->dtype));
+		return differ(why, "type %s, expected %s", tcc_dtype_name(got->dtype),
+			tcc_dtype_name(want->dtype));
 	if (!same_shape(got, want, why))
 		return false;
 	if (got->dtype == TCC_STRING)
-		return strings_equal(&got->u.tensor, &want->u.tensor, tcc_tensor_count(&got->u.tensor), why);
+		return strings_equal(&got->u.tensor, &want->u.tensor, tcc_tensor_count(&got->u.tensor),
+			why);
 	parts(got, &a, &n1);
 	parts(want, &b, &n2);
 	n = tcc_tensor_count(&a.u.tensor);
@@ -180,9 +188,10 @@ tensors_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, c
 		compare_element(&a, &b, i, tol, &d);
 	if (!d.n)
 		return true;
-	return differ(why, "%llu of %llu elements differ, the first is %.9g, expected %.9g, at %llu; largest difference %.3g"
-		" (%.3g ulp)", (unsigned long long)d.n, (unsigned long long)n, d.got, d.want, (unsigned long long)d.first,
-		d.worst, d.worst_ulp);
+	return differ(why,
+		"%llu of %llu elements differ, the first is %.9g, expected %.9g, at %llu; "
+		"largest difference %.3g (%.3g ulp)", (unsigned long long)d.n, (unsigned long long)n,
+		d.got, d.want, (unsigned long long)d.first, d.worst, d.worst_ulp);
 }
 
 /* The keys of a map in the order of the other's, if they are the same set: maps have no order. */
@@ -198,7 +207,8 @@ maps_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, cons
 }
 
 bool
-values_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, char *text, size_t size)
+values_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, char *text,
+	size_t size)
 {
 	static const char *const kinds[] = {"absent", "a tensor", "a sequence", "a map"};
 	const Why why = {text, size};
@@ -212,10 +222,12 @@ values_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, ch
 		return tensors_equal(got, want, tol, &why);
 	case TCC_SEQUENCE:
 		if (got->u.seq.n != want->u.seq.n)
-			return differ(&why, "a sequence of %llu, expected %llu", (unsigned long long)got->u.seq.n,
+			return differ(&why, "a sequence of %llu, expected %llu",
+				(unsigned long long)got->u.seq.n,
 				(unsigned long long)want->u.seq.n);
 		for (i = 0; i < got->u.seq.n; i++)
-			if (!values_equal(&got->u.seq.items[i], &want->u.seq.items[i], tol, inner, sizeof inner))
+			if (!values_equal(&got->u.seq.items[i], &want->u.seq.items[i], tol, inner,
+				sizeof inner))
 				return differ(&why, "item %llu: %s", (unsigned long long)i, inner);
 		return true;
 	case TCC_MAP:
@@ -225,7 +237,7 @@ values_equal(const TccValue *got, const TccValue *want, const Tolerance *tol, ch
 	}
 }
 
-/* ---- constants of the IR -------------------------------------------------------------------------- */
+/* ---- constants of the IR ------------------------------------------------------------------- */
 
 Node *
 node_of_value(Module *m, const TccValue *v)
@@ -287,7 +299,7 @@ value_of_node(const Node *c, TccValue *v, TccErr *err)
 	return 0;
 }
 
-/* ---- made-up inputs --------------------------------------------------------------------------------- */
+/* ---- made-up inputs ------------------------------------------------------------------------ */
 
 /* splitmix64: the same everywhere. */
 static uint64_t
@@ -315,7 +327,8 @@ fill(Data *d, DType t, uint64_t *state)
 		else if (dt_float(t))
 			data_set((void *)d->bytes, t, i, num_round(t, (double)r / (1 << 23) - 1));
 		else
-			data_set((void *)d->bytes, t, i, (Num){.i = (int64_t)(r & (t == DT_BOOL || dtypes[t].bits < 3 ? 1 : 3))});
+			data_set((void *)d->bytes, t, i,
+				(Num){.i = (int64_t)(r & (t == DT_BOOL || dtypes[t].bits < 3 ? 1 : 3))});
 	}
 }
 
@@ -349,7 +362,8 @@ make_inputs(Compilation *c, Node **inputs)
 			ok = mul_ok(n, dims[k], &n) && n < (int64_t)1 << 32;
 		}
 		if (!ok) {
-			diag_error(&c->diag, X_UNSUPPORTED, NULL, "no value can be made up for input '%s': give --data", c->m->in_names[i]);
+			diag_error(&c->diag, X_UNSUPPORTED, NULL,
+				"no value can be made up for input '%s': give --data", c->m->in_names[i]);
 			return false;
 		}
 		d = data_new(c->m, t->dtype, n, NULL);

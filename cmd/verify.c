@@ -1,7 +1,7 @@
 /*
- * verify: runs cases and compares. A case is a folder in the form of the ONNX backend tests, or a model
- * with --data, or a model alone, whose results the evaluator gives. Each runs in a process of its
- * own: one that crashes or hangs fails alone.
+ * verify: runs cases and compares. A case is a folder in the form of the ONNX backend tests, or a
+ * model with --data, or a model alone, whose results the evaluator gives. Each runs in a process of
+ * its own: one that crashes or hangs fails alone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -33,8 +33,8 @@ say(Verdict *v, int code, const char *fmt, ...)
 	char *p;
 
 	v->code = code == SKIP ? X_OK : code;
-	snprintf(v->word, sizeof v->word, "%s", code == SKIP ? "SKIP" : code == X_OK ? "PASS" : code == X_DIFFER ? "FAIL"
-		: code == X_UNSUPPORTED ? "UNSUPPORTED" : "ERROR");
+	snprintf(v->word, sizeof v->word, "%s", code == SKIP ? "SKIP" : code == X_OK ? "PASS"
+		: code == X_DIFFER ? "FAIL" : code == X_UNSUPPORTED ? "UNSUPPORTED" : "ERROR");
 	va_start(ap, fmt);
 	vsnprintf(v->why, sizeof v->why, fmt, ap);
 	va_end(ap);
@@ -44,7 +44,7 @@ say(Verdict *v, int code, const char *fmt, ...)
 	return code == X_OK;
 }
 
-/* ---- a case -------------------------------------------------------------------------------------- */
+/* ---- a case -------------------------------------------------------------------------------- */
 
 typedef struct Case {
 	const Options *o;
@@ -85,7 +85,7 @@ tolerances(Case *k, const char *dir)
 	TccBuf b = {0};
 	cJSON *j, *x;
 
-	k->tol = (Tolerance){1e-3, 1e-7, o->max_ulp};
+	k->tol = (Tolerance){DEFAULT_RTOL, 1e-7, o->max_ulp};
 	snprintf(path, sizeof path, "%s/data.json", dir);
 	if (is_folder(dir) && tcc_read_file(path, &b, NULL) == 0) {
 		j = cJSON_ParseWithLength((char *)b.p, b.n);
@@ -105,13 +105,17 @@ tolerances(Case *k, const char *dir)
 static const char *
 in_name(const Case *k, int i)
 {
-	return tcc_string(k->model, ((const TccPort *)tcc_rows(k->model, tcc_meta(k->model)->inputs))[i].name);
+	const TccPort *p = tcc_rows(k->model, tcc_meta(k->model)->inputs);
+
+	return tcc_string(k->model, p[i].name);
 }
 
 static const char *
 out_name(const Case *k, int i)
 {
-	return tcc_string(k->model, ((const TccPort *)tcc_rows(k->model, tcc_meta(k->model)->outputs))[i].name);
+	const TccPort *p = tcc_rows(k->model, tcc_meta(k->model)->outputs);
+
+	return tcc_string(k->model, p[i].name);
 }
 
 static void
@@ -149,7 +153,7 @@ run_case(Case *k)
 	return n || k->nout == 0 ? say(k->v, X_OK, "%s", "") : say(k->v, SKIP, "no expected outputs");
 }
 
-/* ---- data in a folder ------------------------------------------------------------------------------- */
+/* ---- data in a folder ---------------------------------------------------------------------- */
 
 /* The file of that kind and number, with any ending that we read. */
 static bool
@@ -210,16 +214,18 @@ run_sets(Case *k, const char *dir)
 	}
 	if (i > 0)
 		return true;
-	if (find_file(path, sizeof path, dir, "output", 0) || find_file(path, sizeof path, dir, "input", 0))
+	if (find_file(path, sizeof path, dir, "output", 0)
+	 || find_file(path, sizeof path, dir, "input", 0))
 		return run_set(k, dir);
 	return say(k->v, SKIP, "%s has no test_data_set_0", dir);
 }
 
-/* ---- data in an archive -------------------------------------------------------------------------------- */
+/* ---- data in an archive -------------------------------------------------------------------- */
 
 /* A member by the value's name, or by its number: input_0, in_0. */
 static bool
-find_member(const TccZip *z, char *name, size_t size, const char *own, const char *kind, const char *brief, int i)
+find_member(const TccZip *z, char *name, size_t size, const char *own, const char *kind,
+	const char *brief, int i)
 {
 	snprintf(name, size, "%s", own);
 	if (tcc_zip_find(z, name) >= 0)
@@ -283,7 +289,7 @@ run_data(Case *k)
 	return ok;
 }
 
-/* ---- the evaluator's results ------------------------------------------------------------------------------ */
+/* ---- the evaluator's results --------------------------------------------------------------- */
 
 /* Before the passes, which change the module. */
 static bool
@@ -296,7 +302,8 @@ evaluate(Case *k)
 	if (c->level == LEVEL_LOOP)
 		return say(k->v, X_UNSUPPORTED, "the evaluator does not run loop level: give --data");
 	say(k->v, X_BUG, "stopped in the evaluator; give --data");
-	if (make_inputs(c, k->eval_in) && module_eval(c->m, c->level, k->eval_in, k->eval_out, k->tol.max_ulp >= 0))
+	if (make_inputs(c, k->eval_in)
+	 && module_eval(c->m, c->level, k->eval_in, k->eval_out, k->tol.max_ulp >= 0))
 		return true;
 	return say(k->v, failure(c), "%s", c->diag.first);
 }
@@ -308,7 +315,8 @@ narrowed(Module *m, Node *n, DType t)
 	int64_t dims[MAX_RANK], i;
 	Data *d;
 
-	if (!n || n->code != O_CONST || n->type->dtype == t || !dt_float(t) || !dt_float(n->type->dtype) || !const_dims(n, dims))
+	if (!n || n->code != O_CONST || n->type->dtype == t || !dt_float(t)
+	 || !dt_float(n->type->dtype) || !const_dims(n, dims))
 		return n;
 	d = data_new(m, t, n->data->count, NULL);
 	for (i = 0; i < d->count; i++)
@@ -336,7 +344,7 @@ run_evaluated(Case *k)
 	return ok;
 }
 
-/* ---- the whole of a case ------------------------------------------------------------------------------------ */
+/* ---- the whole of a case ------------------------------------------------------------------- */
 
 static bool
 load_case(Case *k, const char *path, bool with_eval)
@@ -390,7 +398,7 @@ whole_case(const char *path, const Options *o, Verdict *v)
 		run_sets(&k, path);
 }
 
-/* ---- processes ------------------------------------------------------------------------------------------------ */
+/* ---- processes ----------------------------------------------------------------------------- */
 
 typedef struct Slot { pid_t pid; int index; double since; bool killed; } Slot;
 
@@ -463,7 +471,7 @@ reap(Slot *slots, int n, Verdict *v, int timeout)
 	return ended;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------------------------- */
 
 /* code: of the first that failed, X_DIFFER if any differs */
 typedef struct Tally { int passed, failed, skipped, code; cJSON *cases; } Tally;
@@ -482,7 +490,8 @@ case_name(char *buf, size_t size, const char *path)
 static void
 print_case(const Options *o, Tally *t, const char *path, const Verdict *v)
 {
-	bool text = !o->json || *o->json, pass = strcmp(v->word, "PASS") == 0, skip = strcmp(v->word, "SKIP") == 0;
+	bool text = !o->json || *o->json, pass = strcmp(v->word, "PASS") == 0,
+		skip = strcmp(v->word, "SKIP") == 0;
 	char buf[4096];
 	const char *name = case_name(buf, sizeof buf, path);
 	cJSON *j = json_add(t->cases);
@@ -538,7 +547,8 @@ cmd_verify(const Options *o)
 {
 	cJSON *json = json_new(o);
 	Tally t = {.cases = json_list(json, "cases")};
-	Verdict *v = mmap(NULL, sizeof *v * (size_t)o->nfiles, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	Verdict *v = mmap(NULL, sizeof *v * (size_t)o->nfiles, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (o->target.n > 1)
 		return complain(X_USAGE, "verify takes one --target");
