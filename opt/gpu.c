@@ -147,7 +147,7 @@ block_reduce(KB *kb, Frame *f, Node *red, int threads)
 	digits(m, &map, red->nin - 1, red->in, at);
 	v = kb_emit(kb, in, subst(m, body, &map, false));
 	map_free(&map);
-	l_store(m, in, acc, 1, &f->tid, x_comb(m, (Comb)red->n, l_load(m, acc, 1, &f->tid), v));
+	l_store(m, in, acc, 1, &f->tid, x_comb(m, (Comb)red->n, l_load(m, acc, 1, &f->tid), x_cast(m, d, v)));
 	l_when(m, rj, x_lt(m, at, n), in, NULL);
 	l_for(m, f->thread, F_SERIAL, j, rj);
 	return l_let(m, f->thread, l_fold(m, (Comb)red->n, acc, f->tid, 0, NULL));
