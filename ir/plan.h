@@ -21,6 +21,7 @@ typedef struct PlanBuf {
 	int alias;             /* -1, or the arena buffer whose memory it takes over in place */
 	uint32_t first, last;  /* steps of life, inclusive */
 	int64_t size;          /* bytes, or -1 if not constant */
+	Node *bytes;           /* while it is planned: the same as an expression, or NULL */
 	int64_t offset;        /* in the arena if placed at compile time, else -1 */
 	const Data *data;      /* WEIGHT, CONST: the contents */
 } PlanBuf;

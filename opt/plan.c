@@ -357,6 +357,7 @@ result_buffer(Planner *p, Region *out, Node *t)
 	}
 	st->id = new_buf(p, of_inputs(p, bytes) ? BUF_ARENA : BUF_HEAP, storage_type(dtype_of(t)), NULL);
 	b = buf_at(p, st->id);
+	b->bytes = bytes;
 	args[0] = x_idx(p->m, st->id);
 	if (is_int(bytes, &v)) {
 		b->size = v;
@@ -1223,6 +1224,8 @@ make_plan(Sched *s)
 	s->plan->texts = (const char **)p.texts.at;
 	if (fixed)
 		place_static(s->m, s->plan);
+	else
+		s->plan->formula = peak_formula(s->m, s->plan);
 	s->m->plan = plan;
 	s->m->memory = s->plan;
 	map_free(&p.item);

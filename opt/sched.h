@@ -129,6 +129,10 @@ Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group i
 Vec make_groups(Sched *);                                  /* of Group, in order of execution within a home */
 
 
+/* ---- formula.c ------------------------------------------------------------------------------------ */
+
+const char *peak_formula(Module *, const Plan *);        /* NULL if it would be long */
+
 /* ---- sizes.c -------------------------------------------------------------------------------------- */
 
 void name_sizes(Sched *);
