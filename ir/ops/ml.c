@@ -1,4 +1,4 @@
-/* ai.onnx.ml: scaling, encoding, linear and support vector models (trees are in trees.c). */
+/* ai.onnx.ml: scaling, encoding, linear models (support vectors are in svm.c, trees in trees.c). */
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -114,8 +114,8 @@ post_attr(Build *b, Post *p)
 	return fail(b, "post_transform \"%s\" is not known", s) != NULL;
 }
 
-static Node *
-logistic(Module *m, Node *x)
+Node *
+ml_logistic(Module *m, Node *x)
 {
 	DType d = x->type->dtype;
 	Node *one = x_int(m, d, 1), *v;
@@ -173,7 +173,7 @@ post_transform(Build *b, Post p, Node *s)
 	if (is_intv(dim_of(s, 1), 1) && p != POST_PROBIT)
 		return s;
 	switch (p) {
-	case POST_LOGISTIC: return each(b->m, s, logistic);
+	case POST_LOGISTIC: return each(b->m, s, ml_logistic);
 	case POST_PROBIT: return each(b->m, s, probit);
 	case POST_SOFTMAX: return call(b, "softmax", 1, &s, "axis=1");
 	case POST_SOFTMAX_ZERO: return softmax_zero(b, s);
@@ -192,7 +192,7 @@ two_columns(Build *b, Post p, Node *score, bool signed_)
 	t = signed_ || p == POST_LOGISTIC ? x1(m, O_NEG, s) : x_sub(m, x_int(m, d, 1), s);
 	s = x_select(m, x_eq(m, axes[1], x_idx(m, 0)), t, s);
 	if (p == POST_LOGISTIC)
-		s = logistic(m, s);
+		s = ml_logistic(m, s);
 	else if (p == POST_PROBIT)
 		s = probit(m, s);
 	return t_tensor(m, 2, axes, s);
@@ -507,9 +507,8 @@ build_zip_map(Build *b)
 
 /* ---- linear models ----------------------------------------------------------------------------------------- */
 
-/* x [n, f] times w' ([k, f]), plus bias [k] or NULL, in f32. */
-static Node *
-affine(Build *b, Node *x, Node *w, Node *bias)
+Node *
+ml_affine(Build *b, Node *x, Node *w, Node *bias)
 {
 	Module *m = b->m;
 	Node *axes[2], *k, *xi[2], *wi[2], *e, *t;
@@ -527,9 +526,8 @@ affine(Build *b, Node *x, Node *w, Node *bias)
 	return t_tensor(m, 2, axes, x_add(m, x_read(m, t, axes), x_read(m, bias, &axes[1])));
 }
 
-/* Coefficients [k, features]. */
-static Node *
-coefficients(Build *b, int64_t k)
+Node *
+ml_coefficients(Build *b, int64_t k)
 {
 	int64_t n = attr_len(b, "coefficients"), dims[2] = {k, k > 0 ? n / k : 0};
 
@@ -542,7 +540,7 @@ static Node *
 build_linear_regressor(Build *b)
 {
 	int64_t k = attr_int(b, "targets");
-	Node *x = feature_rows(b, b->in[0]), *w = x ? coefficients(b, k) : NULL, *bias, *s;
+	Node *x = feature_rows(b, b->in[0]), *w = x ? ml_coefficients(b, k) : NULL, *bias, *s;
 	Post post;
 
 	if (!w || !post_attr(b, &post))
@@ -550,13 +548,12 @@ build_linear_regressor(Build *b)
 	bias = attr_const(b, "intercepts", DT_F32, 1, &k);
 	if (!bias && attr_len(b, "intercepts"))
 		return NULL;
-	s = affine(b, x, w, bias);
+	s = ml_affine(b, x, w, bias);
 	return post_transform(b, post, s);
 }
 
-/* The label with the largest score [n, k]; scores after the transform. */
-static Node *
-by_argmax(Build *b, Node *labels, Node *scores, Node *final)
+Node *
+ml_by_argmax(Build *b, Node *labels, Node *scores, Node *final)
 {
 	Node *which = call(b, "argmax", 1, &scores, "axis=1, keepdims=0");
 
@@ -580,339 +577,15 @@ build_linear_classifier(Build *b)
 		k = nlabels == 2 && is_int(dim_of(x, 1), &n) && n == attr_len(b, "coefficients") ? 1 : nlabels;
 	if (k != nlabels && !(k == 1 && nlabels == 2))
 		return fail(b, "%lld intercepts for %lld labels", (long long)k, (long long)nlabels);
-	if (!(w = coefficients(b, k)))
+	if (!(w = ml_coefficients(b, k)))
 		return NULL;
 	bias = attr_const(b, "intercepts", DT_F32, 1, &k);
-	s = affine(b, x, w, bias);
+	s = ml_affine(b, x, w, bias);
 	if (k != 1 || nlabels == 1)
-		return by_argmax(b, labels, s, post_transform(b, post, s));
+		return ml_by_argmax(b, labels, s, post_transform(b, post, s));
 	out[0] = label_if(m, labels, s, 0);
 	out[1] = two_columns(b, post, s, false);
 	return t_tuple(m, 2, out);
-}
-
-/* ---- support vectors ------------------------------------------------------------------------------------------- */
-
-typedef enum Kind { K_LINEAR, K_POLY, K_RBF, K_SIGMOID } Kind;
-typedef struct Svm { Kind kind; double gamma, coef0, degree; } Svm;
-
-static bool
-svm_attrs(Build *b, Svm *s)
-{
-	static const char *const names[] = {"LINEAR", "POLY", "RBF", "SIGMOID"};
-	const Attr *p = attr_find(b->attrs, "kernel_params");
-	const char *kind = attr_str(b, "kernel_type");
-	int i;
-
-	*s = (Svm){0};
-	for (i = 0; i < 4 && strcasecmp(kind, names[i]); i++)
-		;
-	if (i == 4)
-		return fail(b, "kernel_type \"%s\" is not known", kind) != NULL;
-	s->kind = (Kind)i;
-	if (p && p->n >= 3) {
-		s->gamma = p->fs[0];
-		s->coef0 = p->fs[1];
-		s->degree = p->fs[2];
-	}
-	return true;
-}
-
-static Node *
-svm_finish(Module *m, const Svm *s, Node *dot)
-{
-	Node *e = x_add(m, x_mul(m, dot, x_flt(m, DT_F32, s->gamma)), x_flt(m, DT_F32, s->coef0));
-
-	return s->kind == K_POLY ? x2(m, O_POW, e, x_flt(m, DT_F32, s->degree)) : s->kind == K_SIGMOID ? x1(m, O_TANH, e) : dot;
-}
-
-/* The kernel of each row of x with each row of v: [n, rows of v]. */
-static Node *
-svm_kernel(Build *b, const Svm *s, Node *x, Node *v)
-{
-	Module *m = b->m;
-	Node *axes[2], *k, *xi[2], *vi[2], *e, *t;
-
-	if (s->kind != K_RBF) {
-		t = affine(b, x, v, NULL);
-		axes_new(m, 2, t->type->dims, axes);
-		return t_tensor(m, 2, axes, svm_finish(m, s, x_read(m, t, axes)));
-	}
-	require(m, x_eq(m, dim_of(x, 1), dim_of(v, 1)), b->loc, "%s features for vectors of %s", expr_print(m, dim_of(x, 1)),
-		expr_print(m, dim_of(v, 1)));
-	axes[0] = xi[0] = x_axis(m, dim_of(x, 0));
-	axes[1] = vi[0] = x_axis(m, dim_of(v, 0));
-	xi[1] = vi[1] = k = x_axis(m, dim_of(v, 1));
-	e = x_sub(m, x_cast(m, DT_F32, x_read(m, x, xi)), x_read(m, v, vi));
-	e = x_reduce(m, COMB_SUM, 1, &k, x_mul(m, e, e));
-	return t_tensor(m, 2, axes, x1(m, O_EXP, x_mul(m, x_flt(m, DT_F32, -s->gamma), e)));
-}
-
-static Node *
-support_vectors(Build *b, int64_t n)
-{
-	int64_t count = attr_len(b, "support_vectors"), dims[2] = {n, n > 0 ? count / n : 0};
-
-	if (n < 1 || count == 0 || count % n)
-		return fail(b, "%lld numbers for %lld support vectors", (long long)count, (long long)n);
-	return attr_const(b, "support_vectors", DT_F32, 2, dims);
-}
-
-static Node *
-build_svm_regressor(Build *b)
-{
-	Module *m = b->m;
-	int64_t n = attr_int(b, "n_supports"), one[2] = {1, attr_len(b, "coefficients")};
-	Node *x = feature_rows(b, b->in[0]), *v, *w, *s, *rho, *axes[2], *e;
-	Post post;
-	Svm svm;
-
-	if (!x || !svm_attrs(b, &svm) || !post_attr(b, &post))
-		return NULL;
-	if (one[1] == 0 || attr_len(b, "rho") < 1)
-		return fail(b, "coefficients or rho are missing");
-	w = attr_const(b, "coefficients", DT_F32, 2, one);
-	rho = x_flt(m, DT_F32, attr_find(b->attrs, "rho")->fs[0]);
-	if (n > 0) {
-		if (!(v = support_vectors(b, n)))
-			return NULL;
-		x = svm_kernel(b, &svm, x, v);
-	}
-	s = affine(b, x, w, NULL);
-	axes_new(m, 2, s->type->dims, axes);
-	e = x_add(m, x_read(m, s, axes), rho);
-	if (attr_int(b, "one_class"))
-		e = x_select(m, x_lt(m, x_int(m, DT_F32, 0), e), x_int(m, DT_F32, 1), x_int(m, DT_F32, -1));
-	return post_transform(b, post, t_tensor(m, 2, axes, e));
-}
-
-/* Scores of the pairs (i < j) of classes, [n, pairs]: dense weights over all vectors, from libsvm's form. */
-static Node *
-pair_weights(Build *b, int64_t classes, const int64_t *per_class, int64_t vectors)
-{
-	const Attr *c = attr_find(b->attrs, "coefficients");
-	int64_t pairs = classes * (classes - 1) / 2, dims[2] = {pairs, vectors}, i, j, k, p = 0, si, sj;
-	Data *d = data_new(b->m, DT_F32, pairs * vectors, NULL);
-	float *w = (float *)d->bytes;
-
-	for (si = i = 0; i < classes; si += per_class[i++])
-		for (sj = si + per_class[i], j = i + 1; j < classes; sj += per_class[j++], p++) {
-			for (k = 0; k < per_class[i]; k++)
-				w[p * vectors + si + k] = (float)c->fs[(j - 1) * vectors + si + k];
-			for (k = 0; k < per_class[j]; k++)
-				w[p * vectors + sj + k] = (float)c->fs[i * vectors + sj + k];
-		}
-	return t_const(b->m, DT_F32, 2, dims, d);
-}
-
-/* [pairs, 2]: the classes of each pair. */
-static Node *
-pair_table(Module *m, int64_t classes)
-{
-	int64_t pairs = classes * (classes - 1) / 2, dims[2] = {pairs, 2}, i, j, p = 0;
-	Data *d = data_new(m, DT_I32, pairs * 2, NULL);
-	int32_t *t = (int32_t *)d->bytes;
-
-	for (i = 0; i < classes; i++)
-		for (j = i + 1; j < classes; j++) {
-			t[p++] = (int32_t)i;
-			t[p++] = (int32_t)j;
-		}
-	return t_const(m, DT_I32, 2, dims, d);
-}
-
-/* How many pairs each class wins: [n, classes]. */
-static Node *
-pair_votes(Module *m, Node *scores, Node *table, int64_t classes)
-{
-	Node *axes[2], *p = x_axis(m, dim_of(table, 0)), *idx[2], *win, *at[2] = {p, x_idx(m, 0)}, *i, *j;
-
-	axes[0] = idx[0] = x_axis(m, dim_of(scores, 0));
-	axes[1] = x_axis(m, x_idx(m, classes));
-	idx[1] = p;
-	i = x_read(m, table, at);
-	at[1] = x_idx(m, 1);
-	j = x_read(m, table, at);
-	win = x_lt(m, x_int(m, DT_F32, 0), x_read(m, scores, idx));
-	win = x_eq(m, x_select(m, win, i, j), x_cast(m, DT_I32, axes[1]));
-	return t_tensor(m, 2, axes, x_reduce(m, COMB_SUM, 1, &p, x_cast(m, DT_F32, win)));
-}
-
-/* r[n, i, j]: the probability of class i rather than j, by Platt's sigmoid on the pair's score. */
-static Node *
-pair_probabilities(Build *b, Node *scores, int64_t classes)
-{
-	Module *m = b->m;
-	int64_t pairs = classes * (classes - 1) / 2;
-	Node *pa = attr_const(b, "prob_a", DT_F32, 1, &pairs), *pb = attr_const(b, "prob_b", DT_F32, 1, &pairs);
-	Node *axes[3], *lo, *hi, *p, *idx[2], *one = x_int(m, DT_F32, 1), *e, *k = x_idx(m, classes);
-
-	if (!pa || !pb)
-		return NULL;
-	axes[0] = x_axis(m, dim_of(scores, 0));
-	axes[1] = x_axis(m, k);
-	axes[2] = x_axis(m, k);
-	lo = x_min(m, axes[1], axes[2]);
-	hi = x_max(m, axes[1], axes[2]);
-	/* the pairs before (lo, hi) in the order (0,1), (0,2) ... (1,2) ... */
-	p = x_fdiv(m, x_mul(m, lo, x_sub(m, x_muli(m, k, 2), x_addi(m, lo, 1))), x_idx(m, 2));
-	p = x_addi(m, x_add(m, p, x_sub(m, hi, lo)), -1);
-	idx[0] = axes[0];
-	idx[1] = p;
-	e = x_add(m, x_mul(m, x_read(m, scores, idx), x_read(m, pa, &p)), x_read(m, pb, &p));
-	e = x_sub(m, one, logistic(m, e));
-	e = x_min(m, x_max(m, e, x_flt(m, DT_F32, 1e-7)), x_flt(m, DT_F32, 1 - 1e-7));
-	e = x_select(m, x_lt(m, axes[1], axes[2]), e, x_sub(m, one, e));
-	e = x_select(m, x_eq(m, axes[1], axes[2]), x_int(m, DT_F32, 0), e);
-	return t_tensor(m, 3, axes, e);
-}
-
-/* Q of Wu, Lin and Weng's second method: Q[i,i] = sum of r[j,i]^2, Q[i,j] = -r[j,i] r[i,j]. */
-static Node *
-coupling(Module *m, Node *r)
-{
-	Node *axes[3], *j, *idx[3], *swap[3], *on, *off;
-
-	axes_new(m, 3, r->type->dims, axes);
-	j = x_axis(m, dim_of(r, 1));
-	idx[0] = swap[0] = axes[0];
-	idx[1] = j;
-	idx[2] = axes[1];
-	on = x_read(m, r, idx);
-	on = x_reduce(m, COMB_SUM, 1, &j, x_mul(m, on, on));
-	swap[1] = axes[2];
-	swap[2] = axes[1];
-	off = x1(m, O_NEG, x_mul(m, x_read(m, r, swap), x_read(m, r, axes)));
-	return t_tensor(m, 3, axes, x_select(m, x_eq(m, axes[1], axes[2]), on, off));
-}
-
-/*
- * Their iteration, a coordinate a round: round t of k updates class t mod k; each k-th begins by
- * computing Qp and p'Qp anew and ends those rows whose error is small. Carried: p, Qp, p'Qp, done.
- */
-static Node *
-coupled(Build *b, Node *r, int64_t classes)
-{
-	Module *m = b->m;
-	Node *q = coupling(m, r), *init[4], *n = dim_of(r, 0), *k = x_idx(m, classes), *dims[2] = {n, k}, *ax[3], *e, *idx[3];
-	Node *trip, *t, *start, *p[4], *qp, *pqp, *done, *j, *diff, *qtt, *qpt, *next[4], *loop;
-	const Type *mat = ty_tensor(m, DT_F32, 2, dims), *vec = ty_tensor(m, DT_F32, 1, dims);
-	Region *body = region_new(m, "couple");
-	int i;
-
-	body->nparams = 5;
-	body->params = NEWN(m, Node *, 5);
-	body->params[0] = trip = t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
-	for (i = 0; i < 4; i++)
-		body->params[1 + i] = p[i] = t_param(m, "s", i < 2 ? mat : i == 2 ? vec : ty_tensor(m, DT_BOOL, 1, dims), 1 + i);
-	for (i = 0; i < 4; i++) {
-		axes_new(m, 2, dims, ax);
-		e = i == 0 ? x_flt(m, DT_F32, 1.0 / (double)classes) : i < 3 ? x_int(m, DT_F32, 0) : x_bool(m, false);
-		init[i] = t_tensor(m, i < 2 ? 2 : 1, ax, e);
-	}
-	t = x_mod(m, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), k);
-	start = x_eq(m, t, x_idx(m, 0));
-	axes_new(m, 2, dims, ax);
-	idx[0] = ax[0], idx[1] = ax[1], idx[2] = j = x_axis(m, k);
-	e = x_read(m, q, idx);
-	idx[1] = j;
-	e = x_reduce(m, COMB_SUM, 1, &j, x_mul(m, e, x_read(m, p[0], idx)));
-	qp = t_tensor(m, 2, ax, x_select(m, start, e, x_read(m, p[1], ax)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = j = x_axis(m, k);
-	e = x_reduce(m, COMB_SUM, 1, &j, x_mul(m, x_read(m, p[0], idx), x_read(m, qp, idx)));
-	pqp = t_tensor(m, 1, ax, x_select(m, start, e, x_read(m, p[2], ax)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = j = x_axis(m, k);
-	e = x_reduce(m, COMB_MAX, 1, &j, x1(m, O_ABS, x_sub(m, x_read(m, qp, idx), x_read(m, pqp, ax))));
-	e = x_lt(m, e, x_flt(m, DT_F32, 0.005 / (double)classes));
-	done = t_tensor(m, 1, ax, x_or(m, x_read(m, p[3], ax), x_and(m, start, e)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = idx[2] = t;
-	diff = x2(m, O_DIV, x_sub(m, x_read(m, pqp, ax), x_read(m, qp, idx)), x_read(m, q, idx));
-	diff = t_tensor(m, 1, ax, x_select(m, x_read(m, done, ax), x_int(m, DT_F32, 0), diff));
-	Node *one = x_int(m, DT_F32, 1), *dv, *keep;
-	axes_new(m, 2, dims, ax);
-	dv = x_read(m, diff, ax);
-	e = x_add(m, x_read(m, p[0], ax), x_select(m, x_eq(m, ax[1], t), dv, x_int(m, DT_F32, 0)));
-	next[0] = t_tensor(m, 2, ax, x2(m, O_DIV, e, x_add(m, one, dv)));
-	axes_new(m, 2, dims, ax);
-	dv = x_read(m, diff, ax);
-	idx[0] = ax[0], idx[1] = t, idx[2] = ax[1];
-	e = x_add(m, x_read(m, qp, ax), x_mul(m, dv, x_read(m, q, idx)));
-	next[1] = t_tensor(m, 2, ax, x2(m, O_DIV, e, x_add(m, one, dv)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = idx[2] = t;
-	dv = x_read(m, diff, ax);
-	keep = x_add(m, one, dv);
-	qtt = x_read(m, q, idx);
-	qpt = x_read(m, qp, idx);
-	e = x_add(m, x_mul(m, dv, qtt), x_mul(m, x_int(m, DT_F32, 2), qpt));
-	e = x_add(m, x_read(m, pqp, ax), x_mul(m, dv, e));
-	next[2] = t_tensor(m, 1, ax, x2(m, O_DIV, x2(m, O_DIV, e, keep), keep));
-	next[3] = done;
-	j = x_axis(m, n);
-	e = x_reduce(m, COMB_AND, 1, &j, x_read(m, done, &j));
-	region_add(m, body, t_tensor(m, 0, NULL, x_not(m, e)));
-	for (i = 0; i < 4; i++)
-		region_add(m, body, next[i]);
-	loop = loop_build(b, t_ints(m, 1, (int64_t[]){100 * classes}), NULL, 4, init, body);
-	return loop ? t_result(m, loop, 0) : NULL;
-}
-
-/* Score [n, 1] from the first column. */
-static Node *
-first_column(Module *m, Node *s)
-{
-	Node *axes[2] = {x_axis(m, dim_of(s, 0)), x_axis(m, x_idx(m, 1))};
-
-	return t_tensor(m, 2, axes, x_read(m, s, axes));
-}
-
-static Node *
-build_svm_classifier(Build *b)
-{
-	Module *m = b->m;
-	Node *labels = class_labels(b, "classlabels_ints", "classlabels_strings"), *x, *s, *v, *w, *votes, *rho;
-	const Attr *per = attr_find(b->attrs, "vectors_per_class"), *r = attr_find(b->attrs, "rho");
-	int64_t classes = labels ? dim_of(labels, 0)->num.i : 0, vectors = 0, i, pairs = classes * (classes - 1) / 2;
-	Svm svm;
-	Post post;
-
-	x = labels ? feature_rows(b, b->in[0]) : NULL;
-	if (!x || !svm_attrs(b, &svm) || !post_attr(b, &post))
-		return NULL;
-	for (i = 0; per && i < per->n; i++) {
-		if (per->is[i] < 0 || per->is[i] > 1 << 24)
-			return fail(b, "vectors_per_class has the entry %lld", (long long)per->is[i]);
-		vectors += per->is[i];
-	}
-	if (vectors == 0) {
-		w = coefficients(b, classes);
-		if (!w || !r || r->n < 1)
-			return w ? fail(b, "rho is missing") : NULL;
-		s = affine(b, x, w, NULL);
-		Node *axes[2];
-		axes_new(m, 2, s->type->dims, axes);
-		s = t_tensor(m, 2, axes, x_add(m, x_read(m, s, axes), x_flt(m, DT_F32, r->fs[0])));
-		return by_argmax(b, labels, s, post_transform(b, post, s));
-	}
-	if (classes < 2 || classes > 4096 || per->n != classes || attr_len(b, "coefficients") != (classes - 1) * vectors)
-		return fail(b, "%d counts of vectors and %d coefficients for %lld classes", per->n, attr_len(b, "coefficients"),
-			(long long)classes);
-	if (!r || r->n != pairs)
-		return fail(b, "rho has %d entries, must have %lld", r ? r->n : 0, (long long)pairs);
-	if (!(v = support_vectors(b, vectors)))
-		return NULL;
-	rho = attr_const(b, "rho", DT_F32, 1, &pairs);
-	s = affine(b, svm_kernel(b, &svm, x, v), pair_weights(b, classes, per->is, vectors), rho);
-	votes = pair_votes(m, s, pair_table(m, classes), classes);
-	if (attr_len(b, "prob_a") == 0)
-		return by_argmax(b, labels, votes, classes == 2 ? two_columns(b, post, first_column(m, s), post == POST_NONE)
-			: post_transform(b, post, s));
-	v = pair_probabilities(b, s, classes);
-	s = v ? coupled(b, v, classes) : NULL;
-	return s ? by_argmax(b, labels, votes, post_transform(b, post, s)) : NULL;
 }
 
 #define ML_NUM "f32|f64|i64|i32"
@@ -947,12 +620,5 @@ const Op ops_ml[] = {
 	BUILD("linear_classifier", "ai.onnx.ml:LinearClassifier", 1, "(x: " ML_NUM ") {classlabels_ints: ints?,"
 		" classlabels_strings: strs?, coefficients: floats, intercepts: floats?, multi_class: int = 0, " POST "} -> y, z",
 		build_linear_classifier, "linear classification: labels, scores"),
-	BUILD("svm_regressor", "ai.onnx.ml:SVMRegressor", 1, "(x: " ML_NUM ") {coefficients: floats?, kernel_params: floats?,"
-		" kernel_type: str = \"LINEAR\", n_supports: int = 0, one_class: int = 0, " POST ", rho: floats?,"
-		" support_vectors: floats?} -> y", build_svm_regressor, "support vector regression"),
-	BUILD("svm_classifier", "ai.onnx.ml:SVMClassifier", 1, "(x: " ML_NUM ") {classlabels_ints: ints?,"
-		" classlabels_strings: strs?, coefficients: floats?, kernel_params: floats?, kernel_type: str = \"LINEAR\", " POST ","
-		" prob_a: floats?, prob_b: floats?, rho: floats?, support_vectors: floats?, vectors_per_class: ints?} -> y, z",
-		build_svm_classifier, "support vector classification: labels, scores"),
 	{0}
 };

@@ -16,6 +16,12 @@ Node *label_of(Module *, Node *labels, Node *which);     /* labels[which[i]]: wh
 Node *label_if(Module *, Node *labels, Node *score, double above);  /* labels[score[i, 0] > above] */
 /* x as [n, features]; a vector is one row. NULL after an error. */
 Node *feature_rows(Build *, Node *x);
+Node *ml_logistic(Module *, Node *x);                    /* of a scalar, without overflow */
+/* x [n, f] times w' ([k, f]), plus bias [k] or NULL, in f32. */
+Node *ml_affine(Build *, Node *x, Node *w, Node *bias);
+Node *ml_coefficients(Build *, int64_t k);               /* the attribute, [k, features]; NULL after an error */
+/* The label of the largest score [n, k], and the final scores, as a tuple. */
+Node *ml_by_argmax(Build *, Node *labels, Node *scores, Node *final);
 /* An attribute of floats or ints as a constant of the given dims; NULL if it is absent or empty. */
 Node *attr_const(Build *, const char *name, DType, int rank, const int64_t *dims);
 int attr_len(const Build *, const char *name);
