@@ -510,58 +510,81 @@ bilinear(Module *m, Node *x, Node *n, Node *c, Node *y, Node *z)
 	return sum;
 }
 
-/* The operand sampled for every place and tap, [n, c, kernel, spatial], then a product with the weights. */
-static Node *
-build_deform_conv(Build *b)
+static bool
+deform_args(Build *b, Conv *c, int64_t groups)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *off = b->in[2], *mask = b->in[4], *s[6], *axes[MAX_RANK], *red[3], *idx[6], *pos[2], *og;
-	Node *tap, *e, *sum;
-	DType d = dtype_of(x), acc = acc_type(d);
-	int64_t groups = attr_int(b, "offset_group");
-	Conv c;
+	Node *x = b->in[0], *off = b->in[2], *mask = b->in[4], *taps;
 	int i;
 
 	if (rank_of(x) != 4 || rank_of(off) != 4 || (mask && rank_of(mask) != 4))
-		return unsupported(b, "only two spatial dimensions are supported");
+		return unsupported(b, "only two spatial dimensions are supported") != NULL;
 	if (groups < 1 || groups > 1 << 30)
-		return fail(b, "offset_group is %lld", (long long)groups);
-	if (!conv_args(b, x, b->in[1], &c))
-		return NULL;
+		return fail(b, "offset_group is %lld", (long long)groups) != NULL;
+	if (!conv_args(b, x, b->in[1], c))
+		return false;
 	require(m, x_eq(m, x_mod(m, dim_of(x, 1), x_idx(m, groups)), x_idx(m, 0)), b->loc,
 		"%s channels, offset_group %lld", expr_print(m, dim_of(x, 1)), (long long)groups);
-	tap = x_muli(m, x_mul(m, c.win[0].k, c.win[1].k), groups);
-	require(m, x_eq(m, dim_of(off, 1), x_muli(m, tap, 2)), b->loc, "the offset has %s channels, must have %s",
-		expr_print(m, dim_of(off, 1)), expr_print(m, x_muli(m, tap, 2)));
+	taps = x_muli(m, x_mul(m, c->win[0].k, c->win[1].k), groups);
+	require(m, x_eq(m, dim_of(off, 1), x_muli(m, taps, 2)), b->loc, "the offset has %s channels, must have %s",
+		expr_print(m, dim_of(off, 1)), expr_print(m, x_muli(m, taps, 2)));
 	if (mask)
-		require(m, x_eq(m, dim_of(mask, 1), tap), b->loc, "the mask has %s channels, must have %s",
-			expr_print(m, dim_of(mask, 1)), expr_print(m, tap));
-	for (i = 0; i < 2; i++) {
-		require(m, x_eq(m, dim_of(off, 2 + i), c.win[i].out), b->loc, "the offset has %s elements for %s places",
-			expr_print(m, dim_of(off, 2 + i)), expr_print(m, c.win[i].out));
+		require(m, x_eq(m, dim_of(mask, 1), taps), b->loc, "the mask has %s channels, must have %s",
+			expr_print(m, dim_of(mask, 1)), expr_print(m, taps));
+	for (i = 2; i < 4; i++) {
+		require(m, x_eq(m, dim_of(off, i), c->win[i - 2].out), b->loc, "the offset has %s elements for %s places",
+			expr_print(m, dim_of(off, i)), expr_print(m, c->win[i - 2].out));
 		if (mask)
-			require(m, x_eq(m, dim_of(mask, 2 + i), c.win[i].out), b->loc,
-				"the mask has %s elements for %s places", expr_print(m, dim_of(mask, 2 + i)),
-				expr_print(m, c.win[i].out));
+			require(m, x_eq(m, dim_of(mask, i), c->win[i - 2].out), b->loc,
+				"the mask has %s elements for %s places", expr_print(m, dim_of(mask, i)),
+				expr_print(m, c->win[i - 2].out));
+	}
+	return true;
+}
+
+/* The operand sampled for every place and tap: [n, c, kernel, spatial]. */
+static Node *
+deform_samples(Build *b, const Conv *c, DType acc, int64_t groups)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *s[6], *idx[4], *pos[2], *og, *tap, *e;
+	int i;
+
+	for (i = 0; i < 2; i++) {
 		s[i] = x_axis(m, dim_of(x, i));
-		s[2 + i] = x_axis(m, c.win[i].k);
-		s[4 + i] = x_axis(m, c.win[i].out);
+		s[2 + i] = x_axis(m, c->win[i].k);
+		s[4 + i] = x_axis(m, c->win[i].out);
 	}
 	og = x_fdiv(m, s[1], x_fdiv(m, dim_of(x, 1), x_idx(m, groups)));
-	tap = x_add(m, x_mul(m, x_add(m, x_mul(m, og, c.win[0].k), s[2]), c.win[1].k), s[3]);
+	tap = x_add(m, x_mul(m, x_add(m, x_mul(m, og, c->win[0].k), s[2]), c->win[1].k), s[3]);
 	idx[0] = s[0];
 	idx[2] = s[4];
 	idx[3] = s[5];
 	for (i = 0; i < 2; i++) {
 		idx[1] = x_addi(m, x_muli(m, tap, 2), i);
-		e = x_add(m, x_muli(m, s[4 + i], c.win[i].stride), x_muli(m, s[2 + i], c.win[i].dilation));
-		pos[i] = x_add(m, x_cast(m, acc, x_sub(m, e, c.win[i].begin)), x_cast(m, acc, x_read(m, off, idx)));
+		e = x_add(m, x_muli(m, s[4 + i], c->win[i].stride), x_muli(m, s[2 + i], c->win[i].dilation));
+		pos[i] = x_add(m, x_cast(m, acc, x_sub(m, e, c->win[i].begin)), x_cast(m, acc, x_read(m, b->in[2], idx)));
 	}
 	e = bilinear(m, x, s[0], s[1], pos[0], pos[1]);
 	idx[1] = tap;
-	if (mask)
-		e = x_mul(m, e, x_cast(m, acc, x_read(m, mask, idx)));
-	x = t_tensor(m, 6, s, e);
+	if (b->in[4])
+		e = x_mul(m, e, x_cast(m, acc, x_read(m, b->in[4], idx)));
+	return t_tensor(m, 6, s, e);
+}
+
+static Node *
+build_deform_conv(Build *b)
+{
+	Module *m = b->m;
+	DType d = dtype_of(b->in[0]), acc = acc_type(d);
+	int64_t groups = attr_int(b, "offset_group");
+	Node *samples, *axes[MAX_RANK], *red[3], *idx[6], *sum;
+	Conv c;
+	int i;
+
+	if (!deform_args(b, &c, groups))
+		return NULL;
+	samples = deform_samples(b, &c, acc, groups);
 	conv_axes(m, &c, axes);
 	conv_red(m, &c, red);
 	idx[0] = axes[0];
@@ -570,7 +593,7 @@ build_deform_conv(Build *b)
 		idx[2 + i] = red[1 + i];
 		idx[4 + i] = axes[3 + i];
 	}
-	sum = sum_of_products(m, acc, 3, red, x_read(m, x, idx), weight_read(m, &c, axes, red));
+	sum = sum_of_products(m, acc, 3, red, x_read(m, samples, idx), weight_read(m, &c, axes, red));
 	return conv_result(b, &c, b->in[3], d, 5, axes, sum);
 }
 
