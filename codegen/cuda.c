@@ -2,11 +2,12 @@
  * The CUDA target: kernels as source of the device dialect, compiled to a cubin and PTX by NVRTC
  * (a library of the toolkit or of PyPI's nvidia-cuda-nvrtc, opened when needed) or by nvcc.
  */
-#define _GNU_SOURCE     /* dladdr */
+#define _GNU_SOURCE     /* dladdr, memfd_create */
 #include <dlfcn.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "codegen/codegen.h"
@@ -14,119 +15,94 @@
 #include "codegen/tool.h"
 #include "runtime/abi.h"
 
-/* ---- NVRTC -------------------------------------------------------------------------------------- */
+/* ---- where NVRTC is ------------------------------------------------------------------------------ */
 
-typedef struct Program Program;
+typedef struct Paths { int n; char *at[64]; } Paths;
 
-/* The entries that are used, as nvrtc.h declares them (nvrtcResult is an enum, 0 success). */
-typedef struct Nvrtc {
-	void *lib;
-	int (*Version)(int *, int *);
-	int (*CreateProgram)(Program **, const char *, const char *, int, const char *const *,
-		const char *const *);
-	int (*CompileProgram)(Program *, int, const char *const *);
-	int (*GetProgramLogSize)(Program *, size_t *);
-	int (*GetProgramLog)(Program *, char *);
-	int (*GetCUBINSize)(Program *, size_t *);
-	int (*GetCUBIN)(Program *, char *);
-	int (*GetPTXSize)(Program *, size_t *);
-	int (*GetPTX)(Program *, char *);
-	int (*DestroyProgram)(Program **);
-} Nvrtc;
-
-static bool resolve(Nvrtc *n)
+static void add_path(Paths *p, const char *path)
 {
-	const struct { void *at; const char *name; } entries[] = {
-		{ &n->Version, "nvrtcVersion" }, { &n->CreateProgram, "nvrtcCreateProgram" },
-		{ &n->CompileProgram, "nvrtcCompileProgram" },
-		{ &n->GetProgramLogSize, "nvrtcGetProgramLogSize" },
-		{ &n->GetProgramLog, "nvrtcGetProgramLog" },
-		{ &n->GetCUBINSize, "nvrtcGetCUBINSize" }, { &n->GetCUBIN, "nvrtcGetCUBIN" },
-		{ &n->GetPTXSize, "nvrtcGetPTXSize" }, { &n->GetPTX, "nvrtcGetPTX" },
-		{ &n->DestroyProgram, "nvrtcDestroyProgram" } };
-
-	for (size_t k = 0; k < sizeof entries / sizeof *entries; k++) {
-		void *p = dlsym(n->lib, entries[k].name);
-		if (!p)
-			return false;
-		memcpy(entries[k].at, &p, sizeof p);
-	}
-	return true;
+	if (p->n < (int)(sizeof p->at / sizeof *p->at) && (p->at[p->n] = strdup(path)))
+		p->n++;
 }
 
-static bool open_lib(Nvrtc *n, const char *path)
+static void free_paths(Paths *p)
 {
-	n->lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (n->lib && resolve(n))
-		return true;
-	if (n->lib)
-		dlclose(n->lib);
-	n->lib = NULL;
-	return false;
+	for (int k = 0; k < p->n; k++)
+		free(p->at[k]);
+	p->n = 0;
 }
 
-/* The newest file that the pattern names. */
-static bool open_glob(Nvrtc *n, const char *dir, const char *pattern)
+/* The files that the pattern names, the newest version first. */
+static void add_glob(Paths *p, const char *dir, const char *pattern)
 {
 	char text[4096];
 	glob_t g;
-	bool ok = false;
 
 	if (!dir || !*dir)
-		return false;
+		return;
 	snprintf(text, sizeof text, "%s/%s", dir, pattern);
 	if (glob(text, 0, NULL, &g) == 0)
-		for (size_t k = g.gl_pathc; k-- > 0 && !ok;)
-			ok = open_lib(n, g.gl_pathv[k]);
+		for (size_t k = g.gl_pathc; k-- > 0;)
+			add_path(p, g.gl_pathv[k]);
 	globfree(&g);
-	return ok;
 }
 
+#define TOOLKIT "lib64/libnvrtc.so.1[0-9]"
 #define PYPI "lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[0-9]"
 
-/* TCC_NVRTC names the library; else the toolkit, the loader's path, and virtual environments:
- * the active one, and the one that stands beside tcc-ml. */
-static bool open_nvrtc(Nvrtc *n)
+/* Virtual environments that stand beside the program: build/tcc-ml, build/tests/x/test_x. */
+static void add_beside(Paths *p)
 {
-	static const char *const plain[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL };
-	const char *own = getenv("TCC_NVRTC");
 	char exe[4096];
 	ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 16);
 
-	if (own && *own)
-		return open_lib(n, own);
-	if (open_glob(n, getenv("CUDA_HOME"), "lib64/libnvrtc.so.1[0-9]") ||
-			open_glob(n, getenv("CUDA_PATH"), "lib64/libnvrtc.so.1[0-9]"))
-		return true;
-	for (int k = 0; plain[k]; k++)
-		if (open_lib(n, plain[k]))
-			return true;
-	if (open_glob(n, "/usr/local/cuda", "lib64/libnvrtc.so.1[0-9]") ||
-			open_glob(n, getenv("VIRTUAL_ENV"), PYPI))
-		return true;
-	for (int up = 0; up < 4 && len > 0; up++) {      /* build/tcc-ml, build/tests/x/test_x */
+	for (int up = 0; up < 4 && len > 0; up++) {
 		while (len > 0 && exe[len - 1] != '/')
 			len--;
 		if (len < 2)
 			break;
 		exe[--len] = 0;
 		strcpy(exe + len, "/venv");
-		bool ok = open_glob(n, exe, PYPI);
+		add_glob(p, exe, PYPI);
 		exe[len] = 0;
-		if (ok)
-			return true;
 	}
-	return open_glob(n, ".", "build/venv/" PYPI);
+}
+
+/* TCC_NVRTC names the library; else the toolkit, the loader's path, virtual environments. */
+static void find_nvrtc(Paths *p)
+{
+	const char *own = getenv("TCC_NVRTC");
+
+	if (own && *own) {
+		add_path(p, own);
+		return;
+	}
+	add_glob(p, getenv("CUDA_HOME"), TOOLKIT);
+	add_glob(p, getenv("CUDA_PATH"), TOOLKIT);
+	add_path(p, "libnvrtc.so.13");
+	add_path(p, "libnvrtc.so.12");
+	add_path(p, "libnvrtc.so");
+	add_glob(p, "/usr/local/cuda", TOOLKIT);
+	add_glob(p, getenv("VIRTUAL_ENV"), PYPI);
+	add_beside(p);
+	add_glob(p, ".", "build/venv/" PYPI);
 }
 
 bool cuda_nvrtc(int *major, int *minor, char *where, size_t size)
 {
-	Nvrtc n = { 0 };
+	Paths p = { 0 };
+	int (*version)(int *, int *) = NULL;
 	Dl_info info;
 
-	if (!open_nvrtc(&n) || n.Version(major, minor))
+	find_nvrtc(&p);
+	for (int k = 0; k < p.n && !version; k++) {
+		void *lib = dlopen(p.at[k], RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, "nvrtcVersion") : NULL;
+		memcpy(&version, &fn, sizeof fn);
+	}
+	free_paths(&p);
+	if (!version || version(major, minor))
 		return false;
-	if (dladdr(dlsym(n.lib, "nvrtcVersion"), &info))
+	if (dladdr((void *)version, &info))
 		snprintf(where, size, "%s", info.dli_fname);
 	return true;
 }
@@ -170,35 +146,13 @@ static void read_ptxas(Job *job, const char *log)
 
 /* ---- compiling ---------------------------------------------------------------------------------- */
 
+enum { NO_NVRTC = -1 };
+
 static int failed(Job *job, const char *what, const char *log)
 {
-	diag_error(job->m->diag, X_TOOL, NULL, "%s for %s:\n%.2000s", what, job->machine->name,
-		log ? log : "");
+	diag_error(job->m->diag, X_TOOL, NULL, "%s for %s%s%.2000s", what, job->machine->name,
+		log ? ":\n" : "", log ? log : "");
 	return X_TOOL;
-}
-
-static char *fetch(Nvrtc *n, Program *p, bool ptx, size_t *size)
-{
-	char *data;
-
-	if ((ptx ? n->GetPTXSize : n->GetCUBINSize)(p, size) || *size == 0 || !(data = malloc(*size)))
-		return NULL;
-	if ((ptx ? n->GetPTX : n->GetCUBIN)(p, data)) {
-		free(data);
-		return NULL;
-	}
-	return data;
-}
-
-static char *log_of(Nvrtc *n, Program *p)
-{
-	size_t size;
-	char *log;
-
-	if (n->GetProgramLogSize(p, &size) || !(log = calloc(1, size + 1)))
-		return NULL;
-	n->GetProgramLog(p, log);
-	return log;
 }
 
 static const char *ptx_name(Job *job)
@@ -206,34 +160,81 @@ static const char *ptx_name(Job *job)
 	return arena_printf(job->m->arena, "compute_%s", job->machine->name + 3);
 }
 
-static int with_nvrtc(Job *job, Nvrtc *n, const char *text)
+/* Adds the images that lie in the folder. */
+static int take_images(Job *job, const Work *w)
 {
-	const struct tcc_embed *dev = gpu_header(job);
-	const char *header = dev ? dev->data : "", *include = "tcc_dev.h";
-	/* with no limit ptxas spills a register or two to run more blocks at once */
-	const char *opts[] = { arena_printf(job->m->arena, "--gpu-architecture=%s", job->machine->name),
-		"--fmad=false", "--std=c++17", "--maxrregcount=255", "--ptxas-options=-v" };
-	int nopts = sizeof opts / sizeof *opts, rc;
-	Program *p;
-	size_t size, ptx_size;
+	size_t nc = 0, np = 0;
+	char *cubin = file_read(work_path(w, "cubin"), &nc), *ptx = file_read(work_path(w, "ptx"), &np);
+	int code = cubin && ptx ? X_OK : failed(job, "the CUDA compiler wrote no image", NULL);
 
-	if (n->CreateProgram(&p, text, "kernels.cu", 1, &header, &include))
-		return failed(job, "NVRTC does not start", NULL);
-	rc = n->CompileProgram(p, nopts, opts);
-	char *log = log_of(n, p), *cubin = rc ? NULL : fetch(n, p, false, &size);
-	char *ptx = rc ? NULL : fetch(n, p, true, &ptx_size);
-	if (cubin && ptx) {
-		read_ptxas(job, log);
-		job_part(job, PART_IMAGE, job->machine->name, cubin, size);
-		job_part(job, PART_IMAGE, ptx_name(job), ptx, ptx_size);
-	} else {
-		rc = failed(job, "NVRTC does not compile the kernels", log);
+	if (code == X_OK) {
+		job_part(job, PART_IMAGE, job->machine->name, cubin, nc);
+		job_part(job, PART_IMAGE, ptx_name(job), ptx, strlen(ptx) + 1);
 	}
 	free(cubin);
 	free(ptx);
+	return code;
+}
+
+static int write_source(Job *job, const Work *w, const char *text, size_t size)
+{
+	const struct tcc_embed *dev = gpu_header(job);
+	int code = dev ? work_write(w, "tcc_dev.h", dev->data, dev->size) : X_BUG;
+	return code ? code : work_write(w, "kernels.cu", text, size);
+}
+
+/* The worker (worker/nvrtc.c) as a file in memory, to run as /proc/self/fd/N; -1: none. */
+static int worker_file(void)
+{
+	int fd = -1;
+
+	for (const struct tcc_embed *e = tcc_embed; e->name; e++) {
+		size_t n = strlen(e->name), k = strlen("nvrtc_worker");
+		if (n < k || strcmp(e->name + n - k, "nvrtc_worker"))
+			continue;
+		fd = memfd_create("nvrtc_worker", 0);
+		for (size_t at = 0; fd >= 0 && at < e->size;) {
+			ssize_t put = write(fd, (const char *)e->data + at, e->size - at);
+			if (put <= 0)
+				return -1;
+			at += (size_t)put;
+		}
+	}
+	return fd;
+}
+
+static int with_nvrtc(Job *job, const Work *w)
+{
+	Module *m = job->m;
+	int fd = worker_file();
+	/* with no limit ptxas spills a register or two to run more blocks at once */
+	const char *args[] = { arena_printf(m->arena, "/proc/self/fd/%d", fd), w->dir,
+		arena_printf(m->arena, "--gpu-architecture=%s", job->machine->name), "--fmad=false",
+		"--std=c++17", "--maxrregcount=255", "--ptxas-options=-v", "--" };
+	Command c = { .what = "the CUDA target", .quiet = true };
+	Paths p = { 0 };
+
+	if (fd < 0)
+		return failed(job, "NVRTC cannot be run", NULL);
+	for (size_t k = 0; k < sizeof args / sizeof *args; k++)
+		command_add(&c, args[k]);
+	find_nvrtc(&p);
+	for (int k = 0; k < p.n; k++)
+		command_add(&c, p.at[k]);
+	commands_run(w, &c, 1, 1);
+	free_paths(&p);
+	close(fd);
+	char *log = file_read(work_path(w, "log"), NULL);
+	int code = X_OK;
+	if (c.status == 2 && !job->backend)
+		code = NO_NVRTC;
+	else if (c.status)
+		code = failed(job, "NVRTC does not compile the kernels", log ? log : c.output);
+	else
+		read_ptxas(job, log);
 	free(log);
-	n->DestroyProgram(&p);
-	return rc ? X_TOOL : X_OK;
+	commands_free(&c, 1);
+	return code ? code : take_images(job, w);
 }
 
 static void nvcc_command(Job *job, const Work *w, Command *c, const char *what, const char *out)
@@ -247,52 +248,39 @@ static void nvcc_command(Job *job, const Work *w, Command *c, const char *what, 
 		command_add(c, args[k]);
 }
 
-static int with_nvcc(Job *job, const char *text, size_t size)
+static int with_nvcc(Job *job, const Work *w)
 {
 	Command c[2] = { 0 };
-	Work w;
-	int code = work_open(&w, job->m);
 
-	if (code == X_OK)
-		code = work_write(&w, "tcc_dev.h", gpu_header(job)->data, gpu_header(job)->size);
-	if (code == X_OK)
-		code = work_write(&w, "kernels.cu", text, size);
+	nvcc_command(job, w, &c[0], "-cubin", "cubin");
+	nvcc_command(job, w, &c[1], "-ptx", "ptx");
+	int code = commands_run(w, c, 2, job->jobs);
 	if (code == X_OK) {
-		nvcc_command(job, &w, &c[0], "-cubin", "cubin");
-		nvcc_command(job, &w, &c[1], "-ptx", "ptx");
-		code = commands_run(&w, c, 2, job->jobs);
-	}
-	if (code == X_OK) {
-		size_t nc = 0, np = 0;
-		char *cubin = file_read(work_path(&w, "cubin"), &nc), *ptx = file_read(work_path(&w, "ptx"), &np);
 		read_ptxas(job, c[0].output);
-		if (cubin)
-			job_part(job, PART_IMAGE, job->machine->name, cubin, nc);
-		if (ptx)
-			job_part(job, PART_IMAGE, ptx_name(job), ptx, np + 1);
-		if (!cubin || !ptx)
-			code = failed(job, "nvcc wrote no image", NULL);
-		free(cubin);
-		free(ptx);
+		code = take_images(job, w);
 	}
 	commands_free(c, 2);
-	work_close(&w);
 	return code;
 }
 
 static int images(Job *job, const char *text, size_t size)
 {
-	Nvrtc n = { 0 };
 	bool nvcc = job->backend && !strcmp(job->backend, "nvcc");
+	Work w;
+	int code = job->m->kernels.n ? work_open(&w, job->m) : X_OK;
 
-	if (job->m->kernels.n == 0)
-		return X_OK;
-	if (!nvcc && open_nvrtc(&n))
-		return with_nvrtc(job, &n, text);     /* stays open: closing it is slow, and unsafe */
-	if (nvcc || tool_found("nvcc"))
-		return with_nvcc(job, text, size);
-	return failed(job, "no CUDA compiler: pip install nvidia-cuda-nvrtc, or set TCC_NVRTC to a "
-		"libnvrtc.so, or install the toolkit's nvcc; it is needed", NULL);
+	if (code || job->m->kernels.n == 0)
+		return code;
+	code = write_source(job, &w, text, size);
+	if (code == X_OK)
+		code = nvcc ? NO_NVRTC : with_nvrtc(job, &w);
+	if (code == NO_NVRTC && (nvcc || tool_found("nvcc")))
+		code = with_nvcc(job, &w);
+	work_close(&w);
+	if (code == NO_NVRTC)
+		return failed(job, "no NVRTC and no nvcc: pip install nvidia-cuda-nvrtc, or set TCC_NVRTC to a "
+			"libnvrtc.so, or install the CUDA toolkit; one is needed", NULL);
+	return code;
 }
 
 static int emit(Job *job)

@@ -71,7 +71,7 @@ static int compile(Job *job, const Work *w)
 	const char *args[] = { clang_name(), "-x", "hip", "-std=c++17", "--cuda-device-only",
 		"--no-gpu-bundle-output", "-O3", "-ffp-contract=off", "-mcode-object-version=5",
 		arena_printf(job->m->arena, "--offload-arch=%s", job->machine->name), "-nogpulib",
-		"-nogpuinc", "-Wno-unused-value", work_path(w, "kernels.hip"), "-o", work_path(w, "kernels.co") };
+		"-nogpuinc", "-fuse-cuid=none", "-w", work_path(w, "kernels.hip"), "-o", work_path(w, "kernels.co") };
 	char *image = NULL;
 	size_t size = 0;
 

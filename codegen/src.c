@@ -139,7 +139,7 @@ static const char hip_rules[] =
 	"HIPCC = clang-22\n"
 	"ARCH = %s\n"
 	"HIPFLAGS = -x hip -std=c++17 --cuda-device-only --no-gpu-bundle-output -O3 \\\n"
-	"\t-ffp-contract=off -mcode-object-version=5 -nogpulib -nogpuinc -I.\n"
+	"\t-ffp-contract=off -mcode-object-version=5 -nogpulib -nogpuinc -fuse-cuid=none -I.\n"
 	"\n"
 	"model.o: kernels.%s.bin\n"
 	"\n"

@@ -139,7 +139,7 @@ static void report(Diag *d, const Command *c)
 {
 	const char *out = c->output ? c->output : "";
 
-	if (c->status == 0)
+	if (c->status == 0 || c->quiet)
 		return;
 	if (c->status == 127)
 		diag_error(d, X_TOOL, NULL, "%s: cannot run %s (tcc-ml doctor says how to install it)",

@@ -16,7 +16,13 @@ int work_write(const Work *, const char *name, const void *, size_t);
 
 /* A command: argv ends with NULL; argv[0] is looked up in PATH. After a run, status is its exit
  * code (127: it could not be started) and output what it wrote, malloc'ed. */
-typedef struct Command { const char *what; const char *argv[64]; int argc, status; char *output; } Command;
+typedef struct Command {
+	const char *what;      /* in messages */
+	const char *argv[80];
+	int argc, status;
+	char *output;
+	bool quiet;            /* the caller reports */
+} Command;
 
 void command_add(Command *, const char *arg);
 /* Runs them, at most `jobs` at a time, and reports those that fail. Exit code. */
