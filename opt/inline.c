@@ -294,6 +294,9 @@ decide(Inliner *f, Node *old, Node *p)
 		if (x->nuses != 1 || !once || x->uses->guarded || x->uses->reduced || x->uses->user->code != O_TENSOR
 		 || info_of(f, x->uses->user)->has_loop)
 			return false;
+		body_cost(x->uses->user->in[x->uses->user->nin - 1], &loop);
+		if (loop)
+			return false;
 		info_of(f, x->uses->user)->has_loop = true;
 		return true;
 	}
@@ -360,8 +363,8 @@ inline_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	return NULL;
 }
 
-bool
-pass_inline(Module *m)
+static void
+inline_once(Module *m)
 {
 	Inliner f = {.m = m};
 	Node **list;
@@ -388,5 +391,13 @@ pass_inline(Module *m)
 	rewrite_module(m, false, inline_node, &f);
 	map_free(&f.info);
 	map_free(&f.home);
+}
+
+/* Twice: what a chain reads at both ends (x * sigmoid(x)) has one reader once the chain is one. */
+bool
+pass_inline(Module *m)
+{
+	inline_once(m);
+	inline_once(m);
 	return true;
 }

@@ -270,6 +270,48 @@ follow_reader(Layout *l, Group *g)
 	free(list);
 }
 
+/* Tries the orders of p's dims but the last, from position k on, until t's copy of p is p's memory. */
+static bool
+permute(Sched *s, Node *t, Storage *p, int *order, int k)
+{
+	int i, x, rank = rank_of(p->tensor);
+	KB kb;
+	Node *body = t->in[t->nin - 1];
+
+	if (k == rank - 1) {
+		storage_set_order(s, p, order);
+		kb = kb_new(s, NULL);
+		return kb_address(&kb, p->tensor, body->in + 1) == kb_address(&kb, t, t->in);
+	}
+	for (i = k; i < rank - 1; i++) {
+		x = order[k], order[k] = order[i], order[i] = x;
+		if (permute(s, t, p, order, k + 1))
+			return true;
+		x = order[k], order[k] = order[i], order[i] = x;
+	}
+	return false;
+}
+
+/* A copy that only reorders (heads back into one axis) vanishes if its operand is stored in its order. */
+static void
+store_as_copied(Layout *l, Group *g)
+{
+	Node *t = g->members[0], *body = t->in[t->nin - 1], *p;
+	int order[MAX_RANK], saved[MAX_RANK];
+	Storage *st;
+
+	if (g->n > 1 || body->code != O_READ || (p = body->in[0])->code != O_TENSOR || find(voter(l, p))->fixed
+	 || rank_of(p) < 3 || rank_of(p) > 5)
+		return;
+	st = storage_of(l->s, p);
+	if (st->block || st->count != storage_of(l->s, t)->count)
+		return;
+	memcpy(saved, st->order, sizeof saved);
+	memcpy(order, st->order, sizeof order);
+	if (!permute(l->s, t, st, order, 0))
+		storage_set_order(l->s, st, saved);
+}
+
 void
 choose_layouts(Sched *s, Vec groups)
 {
@@ -303,6 +345,11 @@ choose_layouts(Sched *s, Vec groups)
 		g = groups.at[i];
 		if (g->members[0]->code == O_TENSOR)
 			follow_reader(&l, g);
+	}
+	for (i = 0; i < groups.n; i++) {
+		g = groups.at[i];
+		if (g->members[0]->code == O_TENSOR)
+			store_as_copied(&l, g);
 	}
 	map_free(&l.voters);
 }
