@@ -150,7 +150,7 @@ SLOW_TESTS := $(sort $(wildcard tests/slow/*.sh))
 $(UNITS): $(B)/%: %.c $(TCC_LIB) | $(DEPS_TEST)
 	@echo "CC $@"
 	@mkdir -p $(@D)
-	@$(CC) $(BASE) $(CFLAGS) $(SAN) $(INCS) $(PKG_INC) -rdynamic -o $@ $< $(TCC_LIB) \
+	@$(CC) $(BASE) $(CFLAGS) $(SAN) $(INCS) $(PKG_INC) -rdynamic -Wl,-u,tcc_host_call -o $@ $< $(TCC_LIB) \
 		$(CHECK_LIB) $(LIBS) $(LDFLAGS)
 
 check: all $(UNITS) $(DEPS_TEST)
