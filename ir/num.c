@@ -348,7 +348,8 @@ static bool float_eval(int op, DType d, int nin, const Num *in, Num *out)
 		(d == DT_F64 ? f64_eval(op, x, &r) : f32_eval(op, x, &r));
 	if (!done)
 		return false;
-	*out = num_round(d, r);
+	/* one of the operands is a value of the type: casting it could saturate */
+	*out = op == O_MIN || op == O_MAX ? (Num){ .f = r } : num_round(d, r);
 	return true;
 }
 

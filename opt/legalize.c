@@ -11,6 +11,7 @@
  * Needs any scalar expression; leaves one of the same type (of the storage type for sub-byte
  * types), where narrow floats appear in leaves and casts from and to f32 and bits only.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "ir/ir.h"
@@ -74,6 +75,19 @@ static Node *to_narrow(Module *m, DType d, Node *f32)
 static Node *of_narrow(Module *m, DType d, Node *e)
 {
 	return d == DT_F4E2M1 ? math_cast(m, DT_F32, d, e) : raw_cast(m, DT_F32, e);
+}
+
+/* The same of a value of d already: an infinity stays one, where the cast would saturate. */
+static Node *hand_over(Module *m, DType d, Node *f32)
+{
+	Node *r = to_narrow(m, d, f32);
+	if (d != DT_F8E5M2 || r->code == O_NUM || r->code != O_CAST || r->in[0] != f32)
+		return r;
+	Node *inf = x_eq(m, x1(m, O_ABS, f32), x_flt(m, DT_F32, INFINITY));
+	Node *minus = x_lt(m, f32, x_flt(m, DT_F32, 0));
+	Node *code = x_select(m, minus, x_int(m, DT_U8, 0xfc), x_int(m, DT_U8, 0x7c));
+	code = x_select(m, inf, code, x_bits(m, DT_U8, r));
+	return x_bits(m, d, code);
 }
 
 static Node *round_wide(Module *m, DType d, Node *f32)
@@ -183,7 +197,7 @@ static Node *legal_bits(Module *m, DType to, DType from, Node *w)
 			: wrap_wide(m, to, x_bits(m, storage_type(to), code));
 	}
 	if (dt_small(from))
-		w = to_narrow(m, from, w);
+		w = hand_over(m, from, w);
 	if (dt_small(to))
 		return of_narrow(m, to, x_bits(m, to, w));
 	return x_bits(m, to, w);
@@ -329,5 +343,5 @@ Node *legalize(Module *m, Node *e)
 	DType d = e->type->dtype;
 	map_free(&done);
 	free(list);
-	return dt_small(d) ? to_narrow(m, d, r) : r;
+	return dt_small(d) ? hand_over(m, d, r) : r;
 }
