@@ -215,6 +215,8 @@ attention(Att *a)
 		expr_print(m, kh));
 	require(m, x_and(m, x_eq(m, dim_of(a->k, 1), dim_of(a->v, 1)), x_eq(m, dim_of(a->k, 2), dim_of(a->v, 2))),
 		a->b->loc, "keys and values differ in number");
+	require(m, x_and(m, x_eq(m, dim_of(a->q, 0), dim_of(a->k, 0)), x_eq(m, dim_of(a->k, 0), dim_of(a->v, 0))),
+		a->b->loc, "queries, keys and values differ in their batch");
 	require(m, x_eq(m, dim_of(a->q, 3), dim_of(a->k, 3)), a->b->loc, "queries have %s elements, keys %s",
 		expr_print(m, dim_of(a->q, 3)), expr_print(m, dim_of(a->k, 3)));
 	raw_scores(a);
@@ -243,9 +245,11 @@ mask_bias(Att *a, Node *const *at, DType d)
 	Node *t = k->mask, *idx[4], *e, *none = x_flt(m, d, -INFINITY), *last;
 	int r = rank_of(t), i;
 
-	for (i = 0; i + 1 < r; i++)
+	for (i = 0; i + 1 < r; i++) {
+		expect_dim(a->b, "the mask", dim_of(t, i), dim_of(a->q, i + 4 - r), true);
 		idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(m, 0) : dim_of(t, i)->code == O_NUM ? at[4 - r + i]
 			: x_select(m, x_eq(m, dim_of(t, i), x_idx(m, 1)), x_idx(m, 0), at[4 - r + i]);
+	}
 	idx[r - 1] = at[3];
 	last = dim_of(t, r - 1);
 	e = x_read(m, t, idx);
@@ -351,6 +355,10 @@ build_attention(Build *b)
 		a.k = append(m, in[4], a.k, b->loc);
 		a.v = append(m, in[5], a.v, b->loc);
 	}
+	if (in[6] && rank_of(in[6]) != 1)
+		return fail(b, "nonpad_kv_seqlen has %d dimensions, must have 1", rank_of(in[6]));
+	if (in[6])
+		expect_dim(b, "nonpad_kv_seqlen", dim_of(in[6], 0), dim_of(a.q, 0), false);
 	if (in[3] || in[6] || k.causal || k.left >= 0 || k.right >= 0)
 		a.bias = masks_bias;
 	a.guards = in[3] || in[6] || k.left >= 0 || k.right >= 0;
@@ -433,7 +441,7 @@ build_rotary(Build *b)
 	Module *m = b->m;
 	Node *x4 = four_dims(b, 0, "num_heads"), *cos = b->in[1], *sin = b->in[2], *ids = b->in[3], *rotated, *y;
 	int64_t r = attr_int(b, "rotary_embedding_dim");
-	int want = ids ? 2 : 3;
+	int want = ids ? 2 : 3, i;
 
 	if (!x4)
 		return NULL;
@@ -446,6 +454,9 @@ build_rotary(Build *b)
 		(long long)r, expr_print(m, dim_of(x4, 3)));
 	require(m, x_eq(m, x_muli(m, dim_of(cos, want - 1), 2), rotated), b->loc, "the caches have %s columns for %s elements",
 		expr_print(m, dim_of(cos, want - 1)), expr_print(m, rotated));
+	expect_shape(b, "sin_cache", sin, want, cos->type->dims);
+	for (i = 0; i < 2; i++)
+		expect_dim(b, ids ? "position_ids" : "cos_cache", dim_of(ids ? ids : cos, i), dim_of(x4, 2 * i), false);
 	y = rotary(b, x4, cos, sin, ids ? given_position : NULL, ids, attr_int(b, "interleaved") != 0, rotated);
 	return rank_of(b->in[0]) == 3 ? packed(m, y) : y;
 }
@@ -605,6 +616,14 @@ linear_args(Build *b, Linear *l)
 	l->T = dim_of(l->q, 1);
 	l->dk = x_fdiv(m, dim_of(l->q, 2), l->H);
 	l->dv = x_fdiv(m, dim_of(l->v, 2), l->KH);
+	for (i = 1; i < 6; i++)
+		if (i != 3 && b->in[i])
+			expect_shape(b, "an operand", b->in[i], 2, l->q->type->dims);
+	expect_dim(b, "the query", dim_of(l->q, 2), x_mul(m, l->H, l->dk), false);
+	expect_dim(b, "the key", dim_of(l->k, 2), x_mul(m, l->KH, l->dk), false);
+	expect_dim(b, "the value", dim_of(l->v, 2), x_mul(m, l->KH, l->dv), false);
+	if (l->beta)
+		expect_dim(b, "beta", dim_of(l->beta, 2), l->KH, true);
 	if (l->decay) {
 		l->per_key = !is_intv(x_eq(m, dim_of(l->decay, 2), l->KH), 1);
 		require(m, x_eq(m, dim_of(l->decay, 2), l->per_key ? x_mul(m, l->KH, l->dk) : l->KH), b->loc,
@@ -630,6 +649,8 @@ build_linear_attention(Build *b)
 	axes_new(m, 4, dims, ax);
 	if (b->in[3] && rank_of(b->in[3]) != 4)
 		return fail(b, "past_state has %d dimensions, must have 4", rank_of(b->in[3]));
+	if (b->in[3])
+		expect_shape(b, "past_state", b->in[3], 4, dims);
 	init = t_tensor(m, 4, ax, b->in[3] ? x_cast(m, DT_F32, x_read(m, b->in[3], ax)) : x_int(m, DT_F32, 0));
 	body->nparams = 2;
 	body->params = NEWN(m, Node *, 2);
@@ -673,9 +694,11 @@ build_causal_conv(Build *b)
 		"the weights are [%s, %s, k] for %s channels", expr_print(m, dim_of(w, 0)), expr_print(m, dim_of(w, 1)),
 		expr_print(m, dim_of(x, 1)));
 	before = x_addi(m, dim_of(w, 2), -1);
+	require(m, x_le(m, x_idx(m, 0), before), b->loc, "the kernel is empty");
 	if (past)
-		require(m, x_eq(m, dim_of(past, 2), before), b->loc, "past_state has %s elements for a kernel of %s",
-			expr_print(m, dim_of(past, 2)), expr_print(m, dim_of(w, 2)));
+		expect_shape(b, "past_state", past, 3, (Node *[]){dim_of(x, 0), dim_of(x, 1), before});
+	if (b->in[2])
+		expect_dim(b, "the bias", dim_of(b->in[2], 0), dim_of(x, 1), false);
 	ax[0] = x_axis(m, dim_of(x, 0));
 	ax[1] = x_axis(m, dim_of(x, 1));
 	ax[2] = x_axis(m, x_add(m, before, dim_of(x, 2)));

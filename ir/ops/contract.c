@@ -161,22 +161,48 @@ build_gemm(Build *b)
 /* A zero point or scale of a matmul operand at the given indices of the operand: one value, one a row
  * (rows: of the first operand) or a column, or a tensor of the operand's rank with an extent of 1. */
 static Node *
-operand_param(Module *m, Node *t, Node *x, Node *const *idx, bool rows)
+operand_param(Build *b, Node *t, Node *x, Node *const *idx, bool rows)
 {
+	Module *m = b->m;
 	int rank = rank_of(x), lane = rows ? rank - 2 : rank - 1;
 	Node *zero = x_idx(m, 0), *at[MAX_RANK];
 	int i;
 
 	if (rank_of(t) == rank && rank > 1) {
-		for (i = 0; i < rank; i++)
+		for (i = 0; i < rank; i++) {
 			at[i] = is_intv(dim_of(t, i), 1) ? zero : idx[i];
+			if (at[i] != zero)
+				expect_dim(b, "a zero point or scale", dim_of(t, i), dim_of(x, i), false);
+		}
 		return x_read(m, t, at);
 	}
 	for (i = 0; i < rank_of(t); i++)
 		at[i] = zero;
-	if (rank_of(t) == 1 && lane >= 0 && !is_intv(dim_of(t, 0), 1))
+	if (rank_of(t) == 1 && lane >= 0 && !is_intv(dim_of(t, 0), 1)) {
+		expect_dim(b, "a zero point or scale", dim_of(t, 0), dim_of(x, lane), false);
 		at[0] = idx[lane];
+	}
 	return x_read(m, t, at);
+}
+
+void
+expect_dim(Build *b, const char *what, Node *have, Node *want, bool may_be_one)
+{
+	Module *m = b->m;
+	Node *ok = x_eq(m, have, want);
+
+	if (may_be_one)
+		ok = x_or(m, ok, x_eq(m, have, x_idx(m, 1)));
+	require(m, ok, b->loc, "%s has %s elements where %s are needed", what, expr_print(m, have), expr_print(m, want));
+}
+
+void
+expect_shape(Build *b, const char *what, Node *t, int rank, Node *const *want)
+{
+	int i;
+
+	for (i = 0; i < rank; i++)
+		expect_dim(b, what, dim_of(t, i), want[i], false);
 }
 
 bool
@@ -223,9 +249,9 @@ integer_product(Build *b, Node *x, Node *y, Node *zx, Node *zy, Product *p)
 		return NULL;
 	*p = q;
 	if (zx)
-		za = x_cast(m, DT_I32, operand_param(m, zx, x, p->x, true));
+		za = x_cast(m, DT_I32, operand_param(b, zx, x, p->x, true));
 	if (zy)
-		zb = x_cast(m, DT_I32, operand_param(m, zy, y, p->y, false));
+		zb = x_cast(m, DT_I32, operand_param(b, zy, y, p->y, false));
 	e = x_read(m, t, p->axes);
 	if (!is_zero(za))
 		e = x_sub(m, e, x_mul(m, za, sum_over_k(m, y, p->y, p->k)));
@@ -265,8 +291,8 @@ build_qlinear_matmul(Build *b)
 	e = integer_product(b, in[0], in[3], in[2], in[5], &p);
 	if (!e)
 		return NULL;
-	sa = x_cast(m, c, operand_param(m, in[1], in[0], p.x, true));
-	sb = x_cast(m, c, operand_param(m, in[4], in[3], p.y, false));
+	sa = x_cast(m, c, operand_param(b, in[1], in[0], p.x, true));
+	sb = x_cast(m, c, operand_param(b, in[4], in[3], p.y, false));
 	scale = x2(m, O_DIV, x_mul(m, sa, sb), x_cast(m, c, scalar_arg(m, in[6])));
 	return t_tensor(m, p.n, p.axes, requantized(m, e, scale, scalar_arg(m, in[7])));
 }

@@ -140,6 +140,18 @@ build_embed_layer_norm(Build *b)
 
 	if (rank_of(in[0]) != 2 || rank_of(in[2]) != 2 || rank_of(in[3]) != 2)
 		return fail(b, "ids and tables must have 2 dimensions");
+	for (i = 1; i < 9; i++)
+		if ((i == 1 || i > 6) && in[i]) {
+			if (rank_of(in[i]) != 2)
+				return fail(b, "input %d has %d dimensions, must have 2", i, rank_of(in[i]));
+			expect_dim(b, "an operand", dim_of(in[i], 0), dim_of(in[0], 0), i == 8);
+			expect_dim(b, "an operand", dim_of(in[i], 1), dim_of(in[0], 1), false);
+		}
+	expect_dim(b, "the table of positions", dim_of(in[3], 1), dim_of(in[2], 1), false);
+	if (in[4] && rank_of(in[4]) != 2)
+		return fail(b, "the table of segments has %d dimensions, must have 2", rank_of(in[4]));
+	if (in[4])
+		expect_dim(b, "the table of segments", dim_of(in[4], 1), dim_of(in[2], 1), false);
 	for (i = 0; i < 2; i++)
 		ax[i] = x_axis(m, dim_of(in[0], i));
 	ax[2] = x_axis(m, dim_of(in[2], 1));
@@ -340,6 +352,17 @@ build_matmul_nbits(Build *b)
 		expr_print(m, numel(m, scales)));
 	require(m, x_eq(m, dim_of(a, r - 1), x_idx(m, K)), b->loc, "the operand has %s columns, K is %lld",
 		expr_print(m, dim_of(a, r - 1)), (long long)K);
+	k = zeros && dtype_of(zeros) == DT_U8 ? x_ceildiv(m, blocks, x_idx(m, per)) : blocks;
+	if (zeros)
+		expect_dim(b, "zero_points", numel(m, zeros), x_muli(m, k, N), false);
+	if (zeros && rank_of(zeros) == 2)
+		expect_dim(b, "zero_points", dim_of(zeros, 1), k, false);
+	if (rank_of(scales) == 2)
+		expect_dim(b, "scales", dim_of(scales, 1), blocks, false);
+	if (b->in[5] && rank_of(b->in[5]) != 1)
+		return fail(b, "the bias has %d dimensions, must have 1", rank_of(b->in[5]));
+	if (b->in[5])
+		expect_dim(b, "the bias", dim_of(b->in[5], 0), x_idx(m, N), false);
 	ax[0] = x_axis(m, x_idx(m, N));
 	ax[1] = x_axis(m, blocks);
 	ax[2] = x_axis(m, bytes);
@@ -444,9 +467,9 @@ typedef struct Quant { Node *w, *ws, *wz, *r, *rs, *rz; } Quant;
 static Node *
 gate_param(Module *m, Node *t, int dir, Node *n)
 {
-	Node *idx[2] = {x_idx(m, dir), n};
+	Node *idx[3] = {x_idx(m, dir), n, x_idx(m, 0)};
 
-	return rank_of(t) == 0 ? x_read(m, t, NULL) : x_read(m, t, idx);
+	return x_read(m, t, idx);
 }
 
 /*
@@ -525,6 +548,7 @@ build_dynamic_lstm(Build *b)
 	Rnn r = {.x = in[0], .w = in[1], .r = in[2], .bias = in[3], .lens = in[4], .h0 = in[5], .c0 = in[6], .p = in[7],
 		.input = quant_input, .state = quant_state, .cell = lstm_cell, .quant = &q};
 	Module *m = b->m;
+	int i;
 
 	if (rank_of(in[1]) != 3 || rank_of(in[2]) != 3)
 		return fail(b, "W and R must have 3 dimensions");
@@ -534,6 +558,14 @@ build_dynamic_lstm(Build *b)
 	require(m, x_and(m, x_eq(m, dim_of(in[1], 2), x_muli(m, r.H, 4)), x_eq(m, dim_of(in[2], 2), x_muli(m, r.H, 4))), b->loc,
 		"W and R have %s and %s columns for %s units", expr_print(m, dim_of(in[1], 2)), expr_print(m, dim_of(in[2], 2)),
 		expr_print(m, r.H));
+	for (i = 0; i < 6; i++) {
+		Node *t = in[i < 2 ? 1 + i : 6 + i];
+		if (rank_of(t) < 1 || rank_of(t) > 3)
+			return fail(b, "a weight, scale or zero point has %d dimensions", rank_of(t));
+		expect_dim(b, "a weight, scale or zero point", dim_of(t, 0), x_idx(m, r.dirs), false);
+		if (i >= 2 && rank_of(t) > 1)
+			expect_dim(b, "a scale or zero point", dim_of(t, 1), x_muli(m, r.H, 4), false);
+	}
 	require(m, x_eq(m, dim_of(in[1], 1), r.I), b->loc, "W has %s rows for %s inputs", expr_print(m, dim_of(in[1], 1)),
 		expr_print(m, r.I));
 	return rnn_build(&r, true);

@@ -38,9 +38,11 @@ hidden(Att *a, Node *n, Node *i, Node *j)
 
 	if (rank_of(t) == 1) {
 		v = x_lt(m, j, x_cast(m, DT_INDEX, x_read(m, t, &n)));
-		if (!is_intv(x_eq(m, dim_of(t, 0), B), 1)) {    /* ends, then starts */
-			at = x_add(m, n, B);
-			v = x_and(m, v, x_le(m, x_cast(m, DT_INDEX, x_read(m, t, &at)), j));
+		if (!is_intv(x_eq(m, dim_of(t, 0), B), 1)) {    /* ends, then perhaps starts */
+			at = x_sub(m, x_add(m, n, dim_of(t, 0)), B);
+			at = x_cast(m, DT_INDEX, x_read(m, t, &at));
+			at = x_select(m, x_eq(m, dim_of(t, 0), B), x_idx(m, 0), at);
+			v = x_and(m, v, x_le(m, at, j));
 		}
 		return x_select(m, v, zero, f);
 	}
@@ -82,9 +84,30 @@ mask_args(Build *b, Mask *k, Node *mask, Node *bias)
 	return true;
 }
 
+/* Checks the shapes, now that operands and their past are known. */
 static void
 use_mask(Att *a, Mask *k)
 {
+	Build *b = a->b;
+	Module *m = b->m;
+	Node *B = dim_of(a->q, 0), *H = dim_of(a->q, 1), *S = dim_of(a->q, 2), *T = dim_of(a->k, 2), *n;
+	int r = k->mask ? rank_of(k->mask) : 0;
+
+	if (r == 1) {
+		n = dim_of(k->mask, 0);
+		require(m, x_or(m, x_eq(m, n, B), x_eq(m, n, x_muli(m, B, 2))), b->loc, "the mask has %s lengths for %s sequences",
+			expr_print(m, n), expr_print(m, B));
+	}
+	if (r == 2)
+		expect_shape(b, "the mask", k->mask, 2, (Node *[]){B, T});
+	if (r == 3)
+		expect_shape(b, "the mask", k->mask, 3, (Node *[]){B, S, T});
+	if (k->bias) {
+		expect_dim(b, "the attention bias", dim_of(k->bias, 0), B, true);
+		expect_dim(b, "the attention bias", dim_of(k->bias, 1), H, true);
+		expect_dim(b, "the attention bias", dim_of(k->bias, 2), S, false);
+		expect_dim(b, "the attention bias", dim_of(k->bias, 3), T, false);
+	}
 	a->arg = k;
 	if (k->mask || k->bias || k->causal)
 		a->bias = mask_of;
@@ -145,6 +168,9 @@ projected_attention(Build *b, Node *qkv, Node *mask, Node *past, Node *bias)
 	attr_ints(b, "qkv_hidden_sizes", &n, &sizes);
 	if (n != 0 && n != 3)
 		return fail(b, "qkv_hidden_sizes has %d entries, must have 3", n);
+	for (i = 0; i < n; i++)
+		if (sizes[i] < heads || sizes[i] > 1 << 24)
+			return fail(b, "qkv_hidden_sizes has the entry %lld", (long long)sizes[i]);
 	for (i = 0; i < 3; i++) {
 		d[i] = n ? x_idx(m, sizes[i]) : x_fdiv(m, dim_of(qkv, 2), x_idx(m, 3));
 		size[i] = x_fdiv(m, d[i], x_idx(m, heads));
@@ -159,6 +185,7 @@ projected_attention(Build *b, Node *qkv, Node *mask, Node *past, Node *bias)
 	if (past) {
 		if (rank_of(past) != 5)
 			return fail(b, "past has %d dimensions, must have 5", rank_of(past));
+		expect_dim(b, "past", dim_of(past, 0), x_idx(m, 2), false);
 		k.past = dim_of(past, 3);
 		a.k = append(m, stacked_part(m, past, 0), a.k, b->loc);
 		a.v = append(m, stacked_part(m, past, 1), a.v, b->loc);
@@ -227,13 +254,21 @@ build_multi_head(Build *b)
 	size = x_fdiv(m, dq, n);
 	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads", expr_print(m, dq), (long long)heads);
 	a.q = biased_heads(b, in[0], in[3], heads, x_idx(m, 0), size);
+	if (in[3] && rank_of(in[3]) != 1)
+		return fail(b, "the bias has %d dimensions, must have 1", rank_of(in[3]));
 	if (rank_of(in[1]) == 3) {
 		vsize = x_fdiv(m, dim_of(in[2], 2), n);
+		expect_dim(b, "the key", dim_of(in[1], 2), dq, false);
+		expect_dim(b, "the value", dim_of(in[2], 2), x_muli(m, vsize, heads), false);
+		if (in[3])
+			expect_dim(b, "the bias", dim_of(in[3], 0), x_add(m, x_muli(m, dq, 2), dim_of(in[2], 2)), false);
 		a.k = biased_heads(b, in[1], in[3], heads, dq, size);
 		a.v = biased_heads(b, in[2], in[3], heads, x_muli(m, dq, 2), vsize);
 	} else {
 		a.k = in[1];
 		a.v = in[2];
+		if (in[3])
+			expect_dim(b, "the bias", dim_of(in[3], 0), x_muli(m, dq, 3), false);
 	}
 	if (in[6]) {
 		k.past = dim_of(in[6], 2);
@@ -317,7 +352,8 @@ present(Module *m, Group *g, Node *past, Node *new, Node *total)
 	memcpy(idx, ax, sizeof idx);
 	p = past_length(m, g, ax[0]);
 	idx[2] = x_sub(m, ax[2], p);
-	e = x_select(m, x_lt(m, idx[2], g->S), x_read(m, new, idx), x_int(m, dtype_of(new), 0));
+	e = x_and(m, x_le(m, x_idx(m, 0), idx[2]), x_lt(m, idx[2], g->S));
+	e = x_select(m, e, x_read(m, new, idx), x_int(m, dtype_of(new), 0));
 	if (!past)
 		return t_tensor(m, 4, ax, e);
 	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], x_min(m, p, dim_of(past, 2))), x_read(m, past, ax),
@@ -342,10 +378,45 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 	*g = (Group){.lens = in[5], .S = dim_of(in[0], 1), .bias = in[10], .sinks = in[11], .ids = in[9],
 		.causal = attr_int(b, "causal") != 0, .smooth = attr_int(b, "smooth_softmax") == 1,
 		.window = attr_int(b, "local_window_size")};
-	if (rank_of(in[5]) == 2) {
+	if (rank_of(in[5]) != 1) {
 		Node *n = numel(b->m, in[5]);
 		g->lens = reshape(b->m, in[5], 1, &n);
 	}
+	expect_dim(b, "seqlens_k", dim_of(g->lens, 0), dim_of(in[0], 0), false);
+	return true;
+}
+
+/* What is beside queries, keys and values: caches, ids, biases. */
+static bool
+group_shapes(Build *b, Group *g, Node *q, Node *k)
+{
+	Node **in = b->in, *B = dim_of(q, 0), *H = dim_of(q, 1);
+	int i;
+
+	for (i = 3; i < 5; i++) {
+		if (in[i] && rank_of(in[i]) != 4)
+			return fail(b, "a cache has %d dimensions, must have 4", rank_of(in[i])) != NULL;
+		if (in[i])
+			expect_shape(b, "a cache", in[i], 4, (Node *[]){B, dim_of(k, 1), dim_of(in[3], 2), dim_of(k, 3)});
+	}
+	if (g->ids && rank_of(g->ids) != 2)
+		return fail(b, "position_ids has %d dimensions, must have 2", rank_of(g->ids)) != NULL;
+	if (g->ids)
+		expect_shape(b, "position_ids", g->ids, 2, (Node *[]){B, g->S});
+	if (g->bias) {
+		expect_dim(b, "attention_bias", dim_of(g->bias, 0), B, true);
+		expect_dim(b, "attention_bias", dim_of(g->bias, 1), H, true);
+		expect_dim(b, "attention_bias", dim_of(g->bias, 2), g->S, false);
+	}
+	if (g->sinks)
+		expect_dim(b, "head_sink", dim_of(g->sinks, 0), H, false);
+	for (i = 1; i < 3; i++)
+		if (in[i]) {
+			if (rank_of(in[i]) != 3)
+				return fail(b, "key and value must have 3 dimensions") != NULL;
+			expect_shape(b, "key or value", in[i], 3, (Node *[]){B, g->S,
+				x_mul(b->m, dim_of(k, 1), dim_of(k, 3))});
+		}
 	return true;
 }
 
@@ -368,10 +439,15 @@ build_group_query(Build *b)
 	a.q = split_heads(b, in[0], heads, zero, size);
 	a.k = split_heads(b, in[1] ? in[1] : in[0], kv, in[1] ? zero : x_muli(m, size, heads), size);
 	a.v = split_heads(b, in[2] ? in[2] : in[0], kv, in[2] ? zero : x_muli(m, size, heads + kv), size);
+	if (!group_shapes(b, &g, a.q, a.k))
+		return NULL;
 	if (attr_int(b, "do_rotary") == 1) {
 		if (!in[7] || !in[8] || rank_of(in[7]) != 2 || rank_of(in[8]) != 2)
 			return fail(b, "do_rotary needs cos_cache and sin_cache of 2 dimensions");
 		rotated = x_muli(m, dim_of(in[7], 1), 2);
+		expect_shape(b, "sin_cache", in[8], 2, in[7]->type->dims);
+		require(m, x_le(m, rotated, size), b->loc, "the caches have %s columns for heads of %s",
+			expr_print(m, dim_of(in[7], 1)), expr_print(m, size));
 		a.q = rotary(b, a.q, in[7], in[8], group_position, &g, il, rotated);
 		a.k = rotary(b, a.k, in[7], in[8], group_position, &g, il, rotated);
 	}
@@ -425,6 +501,15 @@ build_ms_rotary(Build *b)
 		idx[2] = x_add(m, x_mul(m, ax[1], size), ax[3]);
 		x4 = t_tensor(m, 4, ax, x_read(m, x, idx));
 	}
+	require(m, x_eq(m, x_mul(m, dim_of(x4, 1), dim_of(x4, 3)), rank_of(x) == 3 ? dim_of(x, 2) : x_mul(m, dim_of(x, 1),
+		dim_of(x, 3))), b->loc, "%s columns are no whole heads", expr_print(m, dim_of(x, rank_of(x) - 1)));
+	require(m, x_le(m, rotated, dim_of(x4, 3)), b->loc, "the caches have %s columns for heads of %s",
+		expr_print(m, dim_of(cos, 1)), expr_print(m, dim_of(x4, 3)));
+	if (rank_of(b->in[3]) != 2 || rank_of(b->in[1]) < 1 || rank_of(b->in[1]) > 2)
+		return fail(b, "sin_cache has %d dimensions, position_ids %d", rank_of(b->in[3]), rank_of(b->in[1]));
+	expect_shape(b, "sin_cache", b->in[3], 2, cos->type->dims);
+	if (rank_of(b->in[1]) == 2)
+		expect_shape(b, "position_ids", b->in[1], 2, (Node *[]){dim_of(x4, 0), dim_of(x4, 2)});
 	y = rotary(b, x4, cos, b->in[3], start_position, b->in[1], attr_int(b, "interleaved") != 0, rotated);
 	if (rank_of(x) == 4)
 		return y;

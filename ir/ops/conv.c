@@ -198,11 +198,15 @@ build_conv(Build *b)
 
 /* A zero point or scale that may have one value for each output channel. */
 static Node *
-channel_param(Module *m, const Conv *c, Node *t, Node *const *axes)
+channel_param(Build *b, const Conv *c, Node *t, Node *const *axes)
 {
+	Module *m = b->m;
 	Node *at = channel(m, axes[1], c->kg, axes[2]);
 
-	return rank_of(t) == 1 && !is_intv(dim_of(t, 0), 1) ? x_read(m, t, &at) : scalar_arg(m, t);
+	if (rank_of(t) != 1 || is_intv(dim_of(t, 0), 1))
+		return scalar_arg(m, t);
+	expect_dim(b, "a zero point or scale", dim_of(t, 0), x_mul(m, c->groups, c->kg), false);
+	return x_read(m, t, &at);
 }
 
 /* What the windows of the padded operand sum to, over [n, g, spatial]. */
@@ -236,8 +240,9 @@ weight_sums(Module *m, const Conv *c, Node *const *at)
 
 /* The convolution of (x - zx) with (w - zw), distributed as in integer_product; padding holds zx. */
 static Node *
-integer_conv(Module *m, const Conv *c, Node *zx, Node *zw, Node **axes)
+integer_conv(Build *b, const Conv *c, Node *zx, Node *zw, Node **axes)
 {
+	Module *m = b->m;
 	DType dx = dtype_of(c->x);
 	Node *fill = zx ? scalar_arg(m, zx) : x_int(m, dx, 0), *xp, *e, *t, *a, *w, *count;
 	int i, rank = 3 + c->n;
@@ -247,7 +252,7 @@ integer_conv(Module *m, const Conv *c, Node *zx, Node *zw, Node **axes)
 	axes_new(m, rank, t->type->dims, axes);
 	e = x_read(m, t, axes);
 	a = x_cast(m, DT_I32, fill);
-	w = zw ? x_cast(m, DT_I32, channel_param(m, c, zw, axes)) : x_int(m, DT_I32, 0);
+	w = zw ? x_cast(m, DT_I32, channel_param(b, c, zw, axes)) : x_int(m, DT_I32, 0);
 	if (!is_zero(a))
 		e = x_sub(m, e, x_mul(m, a, weight_sums(m, c, axes)));
 	if (is_zero(w))
@@ -269,7 +274,7 @@ build_conv_integer(Build *b)
 
 	if (!conv_args(b, b->in[0], b->in[1], &c))
 		return NULL;
-	e = integer_conv(b->m, &c, b->in[2], b->in[3], axes);
+	e = integer_conv(b, &c, b->in[2], b->in[3], axes);
 	return ungrouped(b->m, t_tensor(b->m, 3 + c.n, axes, e));
 }
 
@@ -282,11 +287,11 @@ build_qlinear_conv(Build *b)
 
 	if (!conv_args(b, in[0], in[3], &c) || (in[8] && !check_bias(b, in[8], &c)))
 		return NULL;
-	e = integer_conv(m, &c, in[2], in[5], axes);
+	e = integer_conv(b, &c, in[2], in[5], axes);
 	at = channel(m, axes[1], c.kg, axes[2]);
 	if (in[8])
 		e = x_add(m, e, x_read(m, in[8], &at));
-	scale = x_mul(m, scalar_arg(m, in[1]), channel_param(m, &c, in[4], axes));
+	scale = x_mul(m, scalar_arg(m, in[1]), channel_param(b, &c, in[4], axes));
 	scale = x2(m, O_DIV, scale, scalar_arg(m, in[6]));
 	e = requantized(m, e, scale, scalar_arg(m, in[7]));
 	return ungrouped(m, t_tensor(m, 3 + c.n, axes, e));

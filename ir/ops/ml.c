@@ -441,6 +441,10 @@ build_label_encoder(Build *b)
 		return fail(b, "the operand is %s, the keys are %s", dtypes[dtype_of(b->in[0])].text, dtypes[dtype_of(keys)].text);
 	require(m, x_eq(m, dim_of(keys, 0), dim_of(values, 0)), b->loc, "%s keys, %s values",
 		expr_print(m, dim_of(keys, 0)), expr_print(m, dim_of(values, 0)));
+	if (d != DT_STRING && !dt_float(d) && !dt_int(d))
+		return fail(b, "the values are %s", dtypes[d].text);
+	if (def)
+		expect_dim(b, "default_tensor", numel(m, def->t), x_idx(m, 1), false);
 	if (def && dtype_of(def->t) != d)
 		return fail(b, "default_tensor is %s, the values are %s", dtypes[dtype_of(def->t)].text, dtypes[d].text);
 	if (def)
@@ -600,18 +604,18 @@ const Op ops_ml[] = {
 		" replaced_value_float: float = 0, replaced_value_int64: int = 0} -> y", build_imputer, "missing values filled in"),
 	ELEM("binarizer", "ai.onnx.ml:Binarizer", 1, "(x: " ML_NUM ") {threshold: float = 0} -> y", "x > threshold ? 1 : 0",
 		"1 above a threshold, else 0"),
-	BUILD("array_feature_extractor", "ai.onnx.ml:ArrayFeatureExtractor", 1, "(x: any, y: i64) {} -> z",
+	BUILD("array_feature_extractor", "ai.onnx.ml:ArrayFeatureExtractor", 1, "(x: num|string, y: i64) {} -> z",
 		build_array_feature_extractor, "columns by their indices"),
 	BUILD("feature_vectorizer", "ai.onnx.ml:FeatureVectorizer", 1, "(x: num, rest: num*) {inputdimensions: ints?} -> y",
 		build_feature_vectorizer, "columns side by side"),
-	BUILD("label_encoder", "ai.onnx.ml:LabelEncoder", 4, "(x: any) {default_float: float = -0.0,"
+	BUILD("label_encoder", "ai.onnx.ml:LabelEncoder", 4, "(x: num|string) {default_float: float = -0.0,"
 		" default_int64: int = -1, default_string: str = \"_Unused\", default_tensor: tensor?, keys_floats: floats?,"
 		" keys_int64s: ints?, keys_strings: strs?, keys_tensor: tensor?, values_floats: floats?, values_int64s: ints?,"
 		" values_strings: strs?, values_tensor: tensor?} -> y", build_label_encoder, "values by keys"),
 	BUILD("category_mapper", "ai.onnx.ml:CategoryMapper", 1, "(x: string|i64) {cats_int64s: ints?, cats_strings: strs?,"
 		" default_int64: int = -1, default_string: str = \"_Unused\"} -> y", build_category_mapper,
 		"categories between integers and strings"),
-	BUILD("one_hot_encoder", "ai.onnx.ml:OneHotEncoder", 1, "(x: any) {cats_int64s: ints?, cats_strings: strs?,"
+	BUILD("one_hot_encoder", "ai.onnx.ml:OneHotEncoder", 1, "(x: num|string) {cats_int64s: ints?, cats_strings: strs?,"
 		" zeros: int = 1} -> y", build_one_hot_encoder, "a 1 at the category's place"),
 	BUILD("zip_map", "ai.onnx.ml:ZipMap", 1, "(x: f32) {classlabels_int64s: ints?, classlabels_strings: strs?} -> y",
 		build_zip_map, "rows as maps from labels"),

@@ -56,6 +56,9 @@ Node *places_of(Build *, Node *n, Node *axis, Node *mark);
 Node *running(Build *, Comb, Node *x, int axis, bool exclusive, bool reverse);
 
 /* contract.c */
+/* Requires that a dimension is what it must be; may_be_one: or 1. */
+void expect_dim(Build *, const char *what, Node *have, Node *want, bool may_be_one);
+void expect_shape(Build *, const char *what, Node *t, int rank, Node *const *want);  /* ranks are equal */
 DType acc_type(DType);                                   /* half types accumulate in f32, bytes in i32 */
 Node *sum_of_products(Module *, DType acc, int n, Node *const *axes, Node *a, Node *b);
 bool is_zero(const Node *);                              /* the integer constant 0? */

@@ -310,6 +310,8 @@ build_svm_classifier(Build *b)
 	if (classes < 2 || classes > 4096 || per->n != classes || attr_len(b, "coefficients") != (classes - 1) * vectors)
 		return fail(b, "%d counts of vectors and %d coefficients for %lld classes", per->n, attr_len(b, "coefficients"),
 			(long long)classes);
+	if (pairs * vectors > 1 << 27)
+		return unsupported(b, "%lld pairs of classes with %lld vectors", (long long)pairs, (long long)vectors);
 	if (!r || r->n != pairs)
 		return fail(b, "rho has %d entries, must have %lld", r ? r->n : 0, (long long)pairs);
 	if (!(v = support_vectors(b, vectors)))

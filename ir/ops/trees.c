@@ -26,7 +26,7 @@ typedef struct Forest {
 
 /* ---- attributes ----------------------------------------------------------------------------------- */
 
-/* Entry k of NAME (numbers) or NAME_as_tensor. */
+/* Entry k of NAME (floats, a tensor) or NAME_as_tensor. */
 static double
 number(Build *b, const char *name, int64_t k)
 {
@@ -45,11 +45,15 @@ static int64_t
 numbers(Build *b, const char *name)
 {
 	const Attr *a = attr_find(b->attrs, name), *t;
+	const Node *d;
 
 	t = a && a->kind == A_TENSOR ? a : attr_find(b->attrs, arena_printf(b->m->arena, "%s_as_tensor", name));
-	if (t && definition(t->t)->code == O_CONST)
-		return definition(t->t)->data->count;
-	return a ? a->n : 0;
+	if (a && a->kind == A_FLOATS)
+		return a->n;
+	if (!t)
+		return 0;
+	d = definition(t->t);
+	return d->code == O_CONST && (dt_float(dtype_of(d)) || dt_int(dtype_of(d))) ? d->data->count : -1;
 }
 
 static const int64_t *
@@ -208,6 +212,8 @@ array_forest(Build *b, Forest *f)
 		return fail(b, "%lld splits for %lld nodes, %lld weights for %lld leaves", (long long)numbers(b, "nodes_splits"),
 			(long long)n, (long long)numbers(b, "leaf_weights"), (long long)l) != NULL;
 	f->nmembers = numbers(b, "membership_values");
+	if (f->nmembers < 0)
+		return fail(b, "membership_values are no numbers") != NULL;
 	f->members = NEWN(b->m, double, f->nmembers + 1);
 	for (i = 0; i < f->nmembers; i++)
 		f->members[i] = number(b, "membership_values", i);
@@ -255,27 +261,39 @@ array_forest(Build *b, Forest *f)
 
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
 
-/* The depth of the deepest tree, by levels; false if there is a cycle. Nodes of one tree may share subtrees. */
+/* The depth of the deepest tree; false if there is a cycle. Trees may share subtrees. */
 static bool
 measure(Build *b, Forest *f)
 {
-	int64_t *now = NEWN(b->m, int64_t, f->nnodes + f->ntrees + 1), *next = NEWN(b->m, int64_t, f->nnodes + 1), *t, n, k, i, c;
-	int *seen = NEWN(b->m, int, f->nnodes + 1);
+	int64_t *stack = NEWN(b->m, int64_t, f->nnodes + 1), top, i, k;
+	int *height = NEWN(b->m, int, f->nnodes + 1);    /* 0 unseen, -1 being looked at, else levels below + 1 */
+	char *next = NEWN(b->m, char, f->nnodes + 1);    /* children that were looked at */
 
-	memcpy(now, f->roots, sizeof *now * (size_t)f->ntrees);
-	for (n = f->ntrees, f->depth = 0; n > 0; f->depth++) {
-		for (k = i = 0; i < n; i++)
-			for (c = 0; c < 2 && f->nodes[now[i]].mode != LEAF; c++)
-				if (seen[f->nodes[now[i]].child[c]] != f->depth + 1) {
-					seen[f->nodes[now[i]].child[c]] = f->depth + 1;
-					next[k++] = f->nodes[now[i]].child[c];
-				}
-		t = now, now = next, next = t;
-		n = k;
-		if (f->depth > f->nnodes || f->depth > 100000)
-			return fail(b, "the nodes of a tree form a cycle") != NULL;
+	for (i = 0; i < f->ntrees; i++) {
+		stack[0] = f->roots[i];
+		for (top = height[stack[0]] == 0 ? 1 : 0; top > 0;) {
+			TreeNode *t = &f->nodes[stack[top - 1]];
+			int *h = &height[stack[top - 1]], *c;
+			if (t->mode == LEAF) {
+				*h = 1;
+				top--;
+				continue;
+			}
+			*h = -1;
+			k = next[stack[top - 1]]++;
+			if (k < 2 && height[t->child[k]] < 0)
+				return fail(b, "the nodes of a tree form a cycle") != NULL;
+			if (k < 2 && height[t->child[k]] == 0)
+				stack[top++] = t->child[k];
+			if (k < 2)
+				continue;
+			c = height;
+			*h = 1 + (c[t->child[0]] > c[t->child[1]] ? c[t->child[0]] : c[t->child[1]]);
+			top--;
+		}
+		if (height[f->roots[i]] - 1 > f->depth)
+			f->depth = height[f->roots[i]] - 1;
 	}
-	f->depth--;
 	return true;
 }
 
@@ -478,7 +496,7 @@ weight_read(Build *b, const Forest *f, DType c, Comb comb, Node *leaf, Node *tar
 	count = one ? n : n * dims[1];
 	if (!one && !mul_ok(n, f->ntargets, &count))
 		return fail(b, "too many leaves");
-	if (count > (int64_t)1 << 27)
+	if (count > (int64_t)1 << 26)
 		return unsupported(b, "%lld leaves with %lld results", (long long)n, (long long)f->ntargets);
 	w = data_new(m, c, count, NULL);
 	t = data_new(m, DT_I32, n, NULL);
