@@ -1,9 +1,10 @@
 /*
- * Control flow: If, Loop and Scan as the core nodes `if` and `loop`, whose regions the importer builds.
+ * Control flow: If, Loop and Scan as the core nodes `if` and `loop`, whose regions the importer
+ * builds.
  *
- * Dimensions of their results are expressions outside of the regions: where both branches or all rounds
- * agree, those; where they follow from the condition, a select; else a symbol of its own, which the
- * module lists in `loopsyms` and which the node defines by what it computed.
+ * Dimensions of their results are expressions outside of the regions: where both branches or all
+ * rounds agree, those; where they follow from the condition, a select; else a symbol of its own,
+ * which the module lists in `loopsyms` and which the node defines by what it computed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -95,14 +96,15 @@ region_requires(Module *m, int from, Node *cond, bool when)
 	for (i = from; i < m->requires.n; i++) {
 		q = m->requires.at[i];
 		if (c)
-			q->cond = when ? x_select(m, c, q->cond, yes) : x_select(m, c, yes, q->cond);
+			q->cond = when ? x_select(m, c, q->cond, yes)
+				: x_select(m, c, yes, q->cond);
 		if (at_entry(m, q->cond))
 			m->requires.at[n++] = q;
 	}
 	m->requires.n = n;
 }
 
-/* ---- If -------------------------------------------------------------------------------------------- */
+/* ---- If -------------------------------------------------------------------------------------- */
 
 static const Type *
 if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
@@ -123,8 +125,10 @@ if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
 		return NULL;
 	}
 	if (a->rank != c->rank) {
-		unsupported(b, "result %d has %d dimensions in one branch and %d in the other, and the condition is known"
-			" only at run time; fix what it depends on with --shape or --freeze", k, a->rank, c->rank);
+		unsupported(b,
+			"result %d has %d dimensions in one branch and %d in the other, and the"
+			" condition is known only at run time; fix what it depends on with --shape"
+			" or --freeze", k, a->rank, c->rank);
 		return NULL;
 	}
 	for (i = 0; i < a->rank; i++)
@@ -155,15 +159,18 @@ build_if(Build *b)
 	}
 	types = NEWN(m, const Type *, n + 1);
 	for (i = 0; i < n; i++)
-		if (!(types[i] = if_type(b, cond, i, then->results[i]->type, other->results[i]->type)))
+		if (!(types[i] = if_type(b, cond, i, then->results[i]->type,
+			other->results[i]->type)))
 			return NULL;
-	return node_make(m, (Node){.op = core_op(O_IF), .type = ty_tuple(m, n, types), .nin = 1, .in = b->in,
+	return node_make(m,
+		(Node){.op = core_op(O_IF), .type = ty_tuple(m, n, types), .nin = 1, .in = b->in,
 		.nregions = 2, .regions = b->regions, .loc = b->loc});
 }
 
-/* ---- Loop ----------------------------------------------------------------------------------------------- */
+/* ---- Loop ------------------------------------------------------------------------------------ */
 
-/* A carried value's type after the loop: the operand's, with own symbols where rounds change a dimension. */
+/* A carried value's type after the loop: the operand's, with own symbols where rounds change a
+ * dimension. */
 static const Type *
 carried_type(Build *b, int k, const Type *init, const Type *param, const Type *result)
 {
@@ -177,7 +184,8 @@ carried_type(Build *b, int k, const Type *init, const Type *param, const Type *r
 	if (init->kind != T_TENSOR)
 		return result;
 	if (init->rank != result->rank) {
-		unsupported(b, "the body makes the %d dimensions of carried value %d %d", init->rank, k, result->rank);
+		unsupported(b, "the body makes the %d dimensions of carried value %d %d",
+			init->rank, k, result->rank);
 		return NULL;
 	}
 	for (i = 0; i < init->rank; i++)
@@ -211,7 +219,8 @@ in_body(Node *e, int n, Node *const *init, const Region *body)
 	list = topo_scalar(e, &count);
 	for (i = 0; i < count && !found; i++)
 		if (list[i]->code == O_SYM)
-			found = list[i]->def ? in_body(list[i]->def, n, init, body) : of_body(list[i], n, init, body);
+			found = list[i]->def ? in_body(list[i]->def, n, init, body)
+				: of_body(list[i], n, init, body);
 	free(list);
 	return found;
 }
@@ -231,7 +240,8 @@ scanned_type(Build *b, int k, Node *trips, int ncarried, Node *const *init, cons
 	dims[0] = trips ? trips : own_symbol(b->m, k, 0);
 	for (i = 0; i < t->rank; i++) {
 		d = t->dims[i];
-		dims[i + 1] = outside(b->m, d, since) && !in_body(d, ncarried, init, body) ? d : own_symbol(b->m, k, i + 1);
+		dims[i + 1] = outside(b->m, d, since) && !in_body(d, ncarried, init, body) ? d
+			: own_symbol(b->m, k, i + 1);
 	}
 	return ty_tensor(b->m, t->dtype, t->rank + 1, dims);
 }
@@ -245,12 +255,15 @@ loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Re
 	int n = body->nresults - 1, i;
 
 	if (body->nparams != 1 + ncarried || n < ncarried)
-		return fail(b, "the body has %d inputs and %d outputs for %d carried values", body->nparams - 1, n, ncarried);
+		return fail(b, "the body has %d inputs and %d outputs for %d carried values",
+			body->nparams - 1, n, ncarried);
 	if (dtype_of(body->results[0]) != DT_BOOL)
-		return fail(b, "the body's condition is %s, not bool", dtypes[dtype_of(body->results[0])].text);
+		return fail(b, "the body's condition is %s, not bool",
+			dtypes[dtype_of(body->results[0])].text);
 	if (trip)
 		infer_elems(m, trip);
-	if (trip && is_intv(scalar_arg(m, body->results[0]), 1)) {      /* all rounds, unless there is none */
+	/* all rounds, unless there is none */
+	if (trip && is_intv(scalar_arg(m, body->results[0]), 1)) {
 		trips = extent(m, saturate(m, x_cast(m, DT_INDEX, scalar_arg(m, trip))));
 		trips = x_max(m, trips, x_idx(m, 0));
 		if (cond)
@@ -263,15 +276,18 @@ loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Re
 	in[1] = cond;
 	for (i = 0; i < n; i++) {
 		const Type *t = body->results[1 + i]->type;
-		types[i] = i < ncarried ? carried_type(b, i, init[i]->type, body->params[1 + i]->type, t)
+		types[i] = i < ncarried
+			? carried_type(b, i, init[i]->type, body->params[1 + i]->type, t)
 			: scanned_type(b, i, trips, ncarried, init, body);
 		if (!types[i])
 			return NULL;
 		if (i < ncarried)
 			in[2 + i] = init[i];
 	}
-	return node_make(m, (Node){.op = core_op(O_LOOP), .type = ty_tuple(m, n, types), .nin = ncarried + 2, .in = in,
-		.n = ncarried, .nregions = 1, .regions = arena_dup(m->arena, &body, sizeof body), .loc = b->loc});
+	return node_make(m,
+		(Node){.op = core_op(O_LOOP), .type = ty_tuple(m, n, types), .nin = ncarried + 2,
+		.in = in, .n = ncarried, .nregions = 1,
+		.regions = arena_dup(m->arena, &body, sizeof body), .loc = b->loc});
 }
 
 static Node *
@@ -284,7 +300,7 @@ build_loop(Build *b)
 	return loop_build(b, b->in[0], b->in[1], n, b->in + 2, b->regions[0]);
 }
 
-/* ---- Scan -------------------------------------------------------------------------------------------------- */
+/* ---- Scan ------------------------------------------------------------------------------------ */
 
 Node *
 scan_element(Module *m, Node *x, int axis, Node *trip, bool reverse)
@@ -318,7 +334,8 @@ place_scanned(Build *b, Node *x, int64_t axis, bool reverse)
 	int rank = rank_of(x), i, n = 0;
 
 	if (axis < -rank || axis >= rank)
-		return fail(b, "a scan output's axis %lld is outside [%d, %d]", (long long)axis, -rank, rank - 1);
+		return fail(b, "a scan output's axis %lld is outside [%d, %d]", (long long)axis,
+			-rank, rank - 1);
 	axis += axis < 0 ? rank : 0;
 	for (i = 0; i < rank; i++)
 		axes[i] = x_axis(m, dim_of(x, i == axis ? 0 : ++n));
@@ -344,8 +361,9 @@ build_scan(Build *b)
 		axis = (int)entry(b, "scan_input_axes", i);
 		axis += axis < 0 ? rank_of(x) : 0;
 		if (length)
-			require(m, x_eq(m, length, dim_of(x, axis)), b->loc, "scan inputs have %s and %s elements",
-				expr_print(m, length), expr_print(m, dim_of(x, axis)));
+			require(m, x_eq(m, length, dim_of(x, axis)), b->loc,
+				"scan inputs have %s and %s elements", expr_print(m, length),
+				expr_print(m, dim_of(x, axis)));
 		if (!length || dim_of(x, axis)->code == O_NUM)
 			length = dim_of(x, axis);
 	}
@@ -373,12 +391,13 @@ build_scan(Build *b)
 }
 
 const Op ops_control[] = {
-	STRUCT("if",   "If",   25, "(cond: bool) {then_branch: region, else_branch: region} -> y*", build_if,
-		"one of two graphs"),
-	STRUCT("loop", "Loop", 25, "(trip: i64?, cond: bool?, init: any*) {body: region} -> y*", build_loop,
-		"a graph again and again, with carried values"),
-	STRUCT("scan", "Scan", 25, "(init: any*) {body: region, num_scan_inputs: int, scan_input_axes: ints?,"
-		" scan_input_directions: ints?, scan_output_axes: ints?, scan_output_directions: ints?} -> y*", build_scan,
-		"a graph for each slice along an axis"),
+	STRUCT("if",   "If",   25, "(cond: bool) {then_branch: region, else_branch: region} -> y*",
+		build_if, "one of two graphs"),
+	STRUCT("loop", "Loop", 25, "(trip: i64?, cond: bool?, init: any*) {body: region} -> y*",
+		build_loop, "a graph again and again, with carried values"),
+	STRUCT("scan", "Scan", 25,
+		"(init: any*) {body: region, num_scan_inputs: int, scan_input_axes: ints?,"
+		" scan_input_directions: ints?, scan_output_axes: ints?, scan_output_directions: ints?} -> y*",
+		build_scan, "a graph for each slice along an axis"),
 	{0}
 };

@@ -1,14 +1,16 @@
 /*
  * Element-wise operators: a scalar expression over broadcast operands.
  *
- * Floats narrower than f32 round after each operation, in the order of the operator's ONNX function.
- * exp(x) - 1 is spelled expm1 where the function subtracts: equal over the reals, right near 0.
+ * Floats narrower than f32 round after each operation, in the order of the operator's ONNX
+ * function. exp(x) - 1 is spelled expm1 where the function subtracts: equal over the reals, right
+ * near 0.
  */
 #include <math.h>
 #include <string.h>
 #include "ops.h"
 
-/* A tensor over the operands' broadcast dims; f makes its body from an element of each (NULL: absent). */
+/* A tensor over the operands' broadcast dims; f makes its body from an element of each (NULL:
+ * absent). */
 static Node *
 map(Build *b, Node *(*f)(Build *, Node **))
 {
@@ -28,7 +30,8 @@ Node *
 host_op(Build *b, const char *name, const char *args, const Type *type, int nin, Node *const *in)
 {
 	b->attrs = attrs_add(b->m, b->attrs, (Attr){.name = "args", .kind = A_STR, .s = args});
-	return node_make(b->m, (Node){.op = core_op(O_HOST), .type = type, .nin = nin, .in = (Node **)in,
+	return node_make(b->m,
+		(Node){.op = core_op(O_HOST), .type = type, .nin = nin, .in = (Node **)in,
 		.attrs = b->attrs, .name = intern(b->m, name), .loc = b->loc});
 }
 
@@ -44,7 +47,7 @@ string_map(Build *b, const char *name, const char *args, DType result)
 	return host_op(b, name, args, ty_tensor(b->m, result, rank, dims), b->nin, b->in);
 }
 
-/* ---- several operands --------------------------------------------------------------------------- */
+/* ---- several operands ------------------------------------------------------------------------ */
 
 static Node *
 fold(Build *b, OpCode op, Node **x)
@@ -77,14 +80,15 @@ mean_of(Build *b, Node **x)
 
 static Node *build_mean(Build *b) { return map(b, mean_of); }
 
-/* ---- powers ---------------------------------------------------------------------------------------- */
+/* ---- powers ---------------------------------------------------------------------------------- */
 
 /* Square and multiply from the exponent's top bit; a negative exponent gives 1/x^|y| truncated. */
 static Node *
 int_pow(Module *m, Node *x, Node *y)
 {
 	DType d = x->type->dtype;
-	Node *axis = x_axis(m, x_idx(m, 64)), *carry = x_carry(m, d), *one = x_int(m, d, 1), *sq, *bit, *p, *odd, *inv;
+	Node *axis = x_axis(m, x_idx(m, 64)), *carry = x_carry(m, d), *one = x_int(m, d, 1), *sq,
+		*bit, *p, *odd, *inv;
 	int64_t v;
 
 	if (is_int(y, &v) && v >= 0 && v <= 4) {
@@ -131,8 +135,10 @@ mod_of(Build *b, Node **x)
 	r = x2(m, O_REM, x[0], x[1]);
 	if (attr_int(b, "fmod"))
 		return r;
-	return x_select(m, x_eq(m, r, zero), x_select(m, x_lt(m, x[1], zero), x_flt(m, d, -0.0), zero),
-		x_select(m, x2(m, O_XOR, x_lt(m, r, zero), x_lt(m, x[1], zero)), x_add(m, r, x[1]), r));
+	return x_select(m, x_eq(m, r, zero),
+		x_select(m, x_lt(m, x[1], zero), x_flt(m, d, -0.0), zero),
+		x_select(m, x2(m, O_XOR, x_lt(m, r, zero), x_lt(m, x[1], zero)), x_add(m, r, x[1]),
+		r));
 }
 
 static Node *build_mod(Build *b) { return map(b, mod_of); }
@@ -158,7 +164,8 @@ static Node *eq_of(Build *b, Node **x) { return x_eq(b->m, x[0], x[1]); }
 static Node *
 build_equal(Build *b)
 {
-	return dtype_of(b->in[0]) == DT_STRING ? string_map(b, "str_equal", "d 0 S0 1 S1 N", DT_BOOL) : map(b, eq_of);
+	return dtype_of(b->in[0]) == DT_STRING
+		? string_map(b, "str_equal", "d 0 S0 1 S1 N", DT_BOOL) : map(b, eq_of);
 }
 
 static Node *
@@ -170,12 +177,14 @@ select_of(Build *b, Node **x)
 static Node *
 build_where(Build *b)
 {
-	return dtype_of(b->in[1]) == DT_STRING ? string_map(b, "str_where", "d 0 S0 1 S1 2 S2 N", DT_STRING) : map(b, select_of);
+	return dtype_of(b->in[1]) == DT_STRING
+		? string_map(b, "str_where", "d 0 S0 1 S1 2 S2 N", DT_STRING) : map(b, select_of);
 }
 
-/* ---- casts ------------------------------------------------------------------------------------------ */
+/* ---- casts ----------------------------------------------------------------------------------- */
 
-/* float8: the magnitude from which (`at`: or at which) a value rounds past the largest finite one, and
+/* float8: the magnitude from which (`at`: or at which) a value rounds past the largest finite one,
+ * and
  * the bits of what then stands for it if it is not to saturate. */
 static const struct { DType d; double limit; bool at; int bits; bool sign; } f8_over[] = {
 	{DT_F8E4M3FN,   464,   false, 0x7f, true},
@@ -207,13 +216,16 @@ cast_wrap_f8(Module *m, DType to, Node *x)
 	return x_bits(m, to, x_select(m, over, v, x_bits(m, DT_U8, x_cast(m, to, x))));
 }
 
-/* A power of two, its exponent in 8 bits, from the bits of an f32. Up: away from zero; nearest: ties up. */
+/* A power of two, its exponent in 8 bits, from the bits of an f32. Up: away from zero; nearest:
+ * ties up. */
 static Node *
 cast_e8m0(Module *m, Node *x, const char *mode, bool saturate)
 {
 	DType u = DT_U32;
-	Node *bits = x_bits(m, u, x1(m, O_ABS, x_cast(m, DT_F32, x))), *e, *r, *nan = x_int(m, u, 255), *inf;
-	uint32_t add = strcmp(mode, "up") == 0 ? 0x7fffff : strcmp(mode, "down") == 0 ? 0 : 0x400000;
+	Node *bits = x_bits(m, u, x1(m, O_ABS, x_cast(m, DT_F32, x))), *e, *r,
+		*nan = x_int(m, u, 255), *inf;
+	uint32_t add = strcmp(mode, "up") == 0 ? 0x7fffff : strcmp(mode, "down") == 0 ? 0
+		: 0x400000;
 
 	inf = x_int(m, u, 0x7f800000);
 	e = x2(m, O_SHR, x_add(m, bits, x_int(m, u, add)), x_int(m, u, 23));
@@ -229,7 +241,8 @@ cast_to(Build *b, DType to, Node *x)
 {
 	bool saturate = attr_int(b, "saturate") != 0;
 
-	if (dt_float(x->type->dtype) && dt_int(to) && dtypes[to].bits < 8)      /* these wrap, as numpy's do */
+	/* these wrap, as numpy's do */
+	if (dt_float(x->type->dtype) && dt_int(to) && dtypes[to].bits < 8)
 		x = x_cast(b->m, DT_I32, x);
 	if (to == DT_F8E8M0 && x->type->dtype != DT_F8E8M0)
 		return cast_e8m0(b->m, x, attr_str(b, "round_mode"), saturate);
@@ -259,7 +272,8 @@ build_cast(Build *b)
 	DType to = dtype_of_onnx((int)attr_int(b, "to"));
 
 	if (to == DT_NONE)
-		return unsupported(b, "element type %lld is not known", (long long)attr_int(b, "to"));
+		return unsupported(b, "element type %lld is not known",
+			(long long)attr_int(b, "to"));
 	return cast_tensor(b, to);
 }
 
@@ -274,13 +288,14 @@ build_bitcast(Build *b)
 	if (to == DT_NONE || dtypes[to].bits == 0 || dtypes[from].bits == 0)
 		return unsupported(b, "no bits of these types are known");
 	if (dtypes[to].bits != dtypes[from].bits)
-		return fail(b, "%s has %d bits, %s has %d", dtypes[from].text, dtypes[from].bits, dtypes[to].text,
-			dtypes[to].bits);
+		return fail(b, "%s has %d bits, %s has %d", dtypes[from].text, dtypes[from].bits,
+			dtypes[to].text, dtypes[to].bits);
 	axes_new(b->m, rank_of(b->in[0]), b->in[0]->type->dims, axes);
-	return t_tensor(b->m, rank_of(b->in[0]), axes, x_bits(b->m, to, x_read(b->m, b->in[0], axes)));
+	return t_tensor(b->m, rank_of(b->in[0]), axes,
+		x_bits(b->m, to, x_read(b->m, b->in[0], axes)));
 }
 
-/* ---- the rest ----------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static Node *build_identity(Build *b) { return b->in[0]; }
 
@@ -299,10 +314,13 @@ const Op ops_elementwise[] = {
 	ELEM("div",        "Div",        14, B_N, "a / b", "quotient; integers truncate"),
 	ELEM("neg",        "Neg",        13, "(x: num) {} -> y", "-x", "negation"),
 	ELEM("abs",        "Abs",        13, "(x: num) {} -> y", "abs(x)", "magnitude"),
-	ELEM("sign",       "Sign",       13, "(x: num) {} -> y", "x > 0 ? 1 : x < 0 ? -1 : x", "1, 0 or -1"),
+	ELEM("sign",       "Sign",       13, "(x: num) {} -> y", "x > 0 ? 1 : x < 0 ? -1 : x",
+		"1, 0 or -1"),
 	ELEM("reciprocal", "Reciprocal", 13, U_F, "1 / x", "1 / x"),
-	BUILD("mod",       "Mod",        28, "(a: num, b: a) {fmod: int = 0} -> y", build_mod, "remainder"),
-	BUILD("pow",       "Pow",        15, "(x: num, y: num) {} -> z", build_pow, "power, in the base's type"),
+	BUILD("mod",       "Mod",        28, "(a: num, b: a) {fmod: int = 0} -> y", build_mod,
+		"remainder"),
+	BUILD("pow",       "Pow",        15, "(x: num, y: num) {} -> z", build_pow,
+		"power, in the base's type"),
 	BUILD("min",       "Min",        13, V_N, build_min, "minimum; NaN if any is NaN"),
 	BUILD("max",       "Max",        13, V_N, build_max, "maximum; NaN if any is NaN"),
 	BUILD("sum",       "Sum",        13, V_F, build_sum, "sum of all operands"),
@@ -330,12 +348,12 @@ const Op ops_elementwise[] = {
 	/* activations */
 	ELEM("relu",       "Relu",       14, "(x: num) {} -> y", "max(x, 0)", "max(x, 0)"),
 	ELEM("sigmoid",    "Sigmoid",    13, U_F, "1 / (1 + exp(-x))", "logistic function"),
-	ELEM("leaky_relu", "LeakyRelu",  16, "(x: float) {alpha: float = 0.01} -> y", "x < 0 ? alpha * x : x",
-		"x, or alpha x below 0"),
+	ELEM("leaky_relu", "LeakyRelu",  16, "(x: float) {alpha: float = 0.01} -> y",
+		"x < 0 ? alpha * x : x", "x, or alpha x below 0"),
 	ELEM("prelu",      "PRelu",      16, "(x: num, slope: x) {} -> y", "x < 0 ? slope * x : x",
 		"x, or slope x below 0"),
-	ELEM("elu",        "Elu",        22, "(x: float) {alpha: float = 1} -> y", "x < 0 ? alpha * expm1(x) : x",
-		"x, or alpha (e^x - 1) below 0"),
+	ELEM("elu",        "Elu",        22, "(x: float) {alpha: float = 1} -> y",
+		"x < 0 ? alpha * expm1(x) : x", "x, or alpha (e^x - 1) below 0"),
 	ELEM("selu",       "Selu",       22, "(x: float) {alpha: float = 1.6732631921768188,"
 		" gamma: float = 1.0507010221481323} -> y",
 		"x < 0 ? gamma * (alpha * expm1(x)) : gamma * x", "scaled elu"),
@@ -344,24 +362,29 @@ const Op ops_elementwise[] = {
 	ELEM("gelu",       "Gelu",       20, "(x: float) {approximate: str = \"none\"} -> y",
 		"approximate == \"tanh\""
 		" ? 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * (x * x * x))))"
-		" : 0.5 * x * (1 + erf(x * 0.7071067811865476))", "x times the normal distribution function"),
-	ELEM("hard_sigmoid", "HardSigmoid", 22, "(x: float) {alpha: float = 0.2, beta: float = 0.5} -> y",
+		" : 0.5 * x * (1 + erf(x * 0.7071067811865476))",
+			"x times the normal distribution function"),
+	ELEM("hard_sigmoid", "HardSigmoid", 22,
+		"(x: float) {alpha: float = 0.2, beta: float = 0.5} -> y",
 		"max(min(x * alpha + beta, 1), 0)", "alpha x + beta within 0 and 1"),
-	ELEM("hard_swish", "HardSwish",  22, U_F, "x * max(min(x * 0.16666667163372040 + 0.5, 1), 0)",
-		"x hard_sigmoid(x, 1/6)"),
+	ELEM("hard_swish", "HardSwish",  22, U_F,
+		"x * max(min(x * 0.16666667163372040 + 0.5, 1), 0)", "x hard_sigmoid(x, 1/6)"),
 	ELEM("mish",       "Mish",       22, U_F, "x * tanh(softplus(x))", "x tanh(softplus(x))"),
-	ELEM("swish",      "Swish",      24, "(x: float) {alpha: float = 1} -> y", "x / (1 + exp(-(alpha * x)))",
-		"x sigmoid(alpha x)"),
+	ELEM("swish",      "Swish",      24, "(x: float) {alpha: float = 1} -> y",
+		"x / (1 + exp(-(alpha * x)))", "x sigmoid(alpha x)"),
 	ELEM("swiglu",     "SwiGLU",     28, "(a: float, b: a) {alpha: float = 1} -> y",
 		"a / (1 + exp(-(alpha * a))) * b", "swish(a) b"),
-	ELEM("softplus",   "Softplus",   22, U_F, "max(x, 0) + log1p(exp(-abs(x)))", "log(1 + e^x)"),
+	ELEM("softplus",   "Softplus",   22, U_F, "max(x, 0) + log1p(exp(-abs(x)))",
+		"log(1 + e^x)"),
 	ELEM("softsign",   "Softsign",   22, U_F, "x / (1 + abs(x))", "x / (1 + |x|)"),
-	ELEM("thresholded_relu", "ThresholdedRelu", 22, "(x: float) {alpha: float = 1} -> y", "x > alpha ? x : 0",
-		"x above alpha, else 0"),
+	ELEM("thresholded_relu", "ThresholdedRelu", 22, "(x: float) {alpha: float = 1} -> y",
+		"x > alpha ? x : 0", "x above alpha, else 0"),
 	ELEM("shrink",     "Shrink",     9,  "(x: num) {bias: float = 0, lambd: float = 0.5} -> y",
-		"x < -lambd ? x + bias : x > lambd ? x - bias : 0", "x moved toward 0 by bias, 0 within lambd"),
+		"x < -lambd ? x + bias : x > lambd ? x - bias : 0",
+			"x moved toward 0 by bias, 0 within lambd"),
 	ELEM("clip",       "Clip",       13, "(x: num, min: x?, max: x?) {} -> y",
-		"a = has(min) ? max(x, min) : x; has(max) ? min(a, max) : a", "x within min and max"),
+		"a = has(min) ? max(x, min) : x; has(max) ? min(a, max) : a",
+			"x within min and max"),
 	/* comparison and logic */
 	BUILD("equal",     "Equal",      19, "(a: data, b: a) {} -> y", build_equal, "equality"),
 	ELEM("less",       "Less",       13, B_N, "a < b", "less"),
@@ -373,22 +396,28 @@ const Op ops_elementwise[] = {
 	ELEM("xor",        "Xor",        7,  B_B, "xor(a, b)", "exactly one"),
 	ELEM("not",        "Not",        1,  "(x: bool) {} -> y", "!x", "negation"),
 	ELEM("is_nan",     "IsNaN",      20, U_F, "isnan(acc(x))", "is it NaN?"),
-	ELEM("is_inf",     "IsInf",      20, "(x: float) {detect_negative: int = 1, detect_positive: int = 1} -> y",
+	ELEM("is_inf",     "IsInf",      20,
+		"(x: float) {detect_negative: int = 1, detect_positive: int = 1} -> y",
 		"v = acc(x); detect_positive ? (detect_negative ? abs(v) == inf : v == inf)"
 		" : detect_negative ? v == -inf : v < v", "is it infinite?"),
-	BUILD("where",     "Where",      16, "(c: bool, x: data, y: x) {} -> z", build_where, "c ? x : y"),
+	BUILD("where",     "Where",      16, "(c: bool, x: data, y: x) {} -> z", build_where,
+		"c ? x : y"),
 	/* bits */
-	BUILD("bit_shift", "BitShift",   28, "(x: int, y: x) {direction: str} -> z", build_shift, "shift by y bits"),
+	BUILD("bit_shift", "BitShift",   28, "(x: int, y: x) {direction: str} -> z", build_shift,
+		"shift by y bits"),
 	ELEM("bitwise_and", "BitwiseAnd", 18, B_I, "a & b", "bitwise and"),
 	ELEM("bitwise_or", "BitwiseOr",  18, B_I, "a | b", "bitwise or"),
 	ELEM("bitwise_xor", "BitwiseXor", 18, B_I, "xor(a, b)", "bitwise exclusive or"),
 	ELEM("bitwise_not", "BitwiseNot", 18, "(x: int) {} -> y", "!x", "bitwise complement"),
 	/* types */
-	BUILD("cast",      "Cast",       28, "(x: data) {round_mode: str = \"up\", saturate: int = 1, to: int} -> y",
-		build_cast, "conversion"),
-	BUILD("cast_like", "CastLike",   25, "(x: data, like: data) {round_mode: str = \"up\", saturate: int = 1} -> y",
+	BUILD("cast",      "Cast",       28,
+		"(x: data) {round_mode: str = \"up\", saturate: int = 1, to: int} -> y", build_cast,
+		"conversion"),
+	BUILD("cast_like", "CastLike",   25,
+		"(x: data, like: data) {round_mode: str = \"up\", saturate: int = 1} -> y",
 		build_cast_like, "conversion to the type of another tensor"),
-	BUILD("bitcast",   "BitCast",    26, "(x: any) {to: int} -> y", build_bitcast, "the same bits as another type"),
+	BUILD("bitcast",   "BitCast",    26, "(x: any) {to: int} -> y", build_bitcast,
+		"the same bits as another type"),
 	BUILD("identity",  "Identity",   25, "(x: any) {} -> y", build_identity, "the operand"),
 	{0}
 };

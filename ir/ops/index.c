@@ -12,7 +12,7 @@ checked(Module *m, Node *i, Node *dim)
 	return x2(m, O_BOUND, i, dim);
 }
 
-/* ---- gather ---------------------------------------------------------------------------------------- */
+/* ---- gather ---------------------------------------------------------------------------------- */
 
 static Node *
 build_gather(Build *b)
@@ -50,7 +50,8 @@ build_gather_elements(Build *b)
 	for (i = 0; i < rank; i++) {
 		idx[i] = axes[i];
 		if (i != axis)
-			require(m, x_le(m, dim_of(at, i), dim_of(x, i)), b->loc, "indices have %s at dimension %d, the operand %s",
+			require(m, x_le(m, dim_of(at, i), dim_of(x, i)), b->loc,
+				"indices have %s at dimension %d, the operand %s",
 				expr_print(m, dim_of(at, i)), i, expr_print(m, dim_of(x, i)));
 	}
 	idx[axis] = checked(m, x_read(m, at, axes), dim_of(x, axis));
@@ -68,7 +69,8 @@ tuple_length(Build *b, Node *at, int most)
 		return -1;
 	}
 	if (k < 1 || k > most) {
-		fail(b, "the last dimension of indices is %lld, must be in [1, %d]", (long long)k, most);
+		fail(b, "the last dimension of indices is %lld, must be in [1, %d]", (long long)k,
+			most);
 		return -1;
 	}
 	return (int)k;
@@ -97,7 +99,8 @@ build_gather_nd(Build *b)
 	int64_t batch = attr_int(b, "batch_dims");
 
 	if (batch < 0 || batch >= rank || batch >= q)
-		return fail(b, "batch_dims is %lld for operands of %d and %d dimensions", (long long)batch, rank, q);
+		return fail(b, "batch_dims is %lld for operands of %d and %d dimensions",
+			(long long)batch, rank, q);
 	if ((k = tuple_length(b, at, rank - (int)batch)) < 0)
 		return NULL;
 	if (q - 1 + rank - (int)batch - k > MAX_RANK)
@@ -106,8 +109,9 @@ build_gather_nd(Build *b)
 		axes[n++] = x_axis(m, dim_of(at, i));
 	for (i = 0; i < batch; i++) {
 		idx[i] = axes[i];
-		require(m, x_eq(m, dim_of(x, i), dim_of(at, i)), b->loc, "batch dimension %d is %s and %s", i,
-			expr_print(m, dim_of(x, i)), expr_print(m, dim_of(at, i)));
+		require(m, x_eq(m, dim_of(x, i), dim_of(at, i)), b->loc,
+			"batch dimension %d is %s and %s", i, expr_print(m, dim_of(x, i)),
+			expr_print(m, dim_of(at, i)));
 	}
 	read_tuple(m, at, axes, x, (int)batch, k, idx);
 	for (i = (int)batch + k; i < rank; i++)
@@ -121,7 +125,8 @@ index_scalar(Module *m, Node *t)
 {
 	Node *v = scalar_arg(m, t);
 
-	return dt_float(v->type->dtype) ? computed_index(m, x_cast(m, DT_I64, v)) : x_cast(m, DT_INDEX, v);
+	return dt_float(v->type->dtype) ? computed_index(m, x_cast(m, DT_I64, v))
+		: x_cast(m, DT_INDEX, v);
 }
 
 static Node *
@@ -150,13 +155,13 @@ build_one_hot(Build *b)
 	return t_tensor(m, rank, axes, x_select(m, hot, v[1], v[0]));
 }
 
-/* ---- scatter ------------------------------------------------------------------------------------------ */
+/* ---- scatter --------------------------------------------------------------------------------- */
 
 static bool
 reduction(Build *b, DType d, Comb *c)
 {
-	static const struct { const char *name; Comb c; } names[] = {{"none", COMB_SET}, {"add", COMB_SUM},
-		{"mul", COMB_PROD}, {"min", COMB_MIN}, {"max", COMB_MAX}};
+	static const struct { const char *name; Comb c; } names[] = {{"none", COMB_SET},
+		{"add", COMB_SUM}, {"mul", COMB_PROD}, {"min", COMB_MIN}, {"max", COMB_MAX}};
 	const char *s = attr_str(b, "reduction");
 	size_t i;
 
@@ -182,13 +187,16 @@ build_scatter_elements(Build *b)
 	if (axis < 0 || !reduction(b, dtype_of(x), &c))
 		return NULL;
 	if (rank_of(at) != rank || rank_of(v) != rank)
-		return fail(b, "the operand has %d dimensions, indices %d, updates %d", rank, rank_of(at), rank_of(v));
+		return fail(b, "the operand has %d dimensions, indices %d, updates %d", rank,
+			rank_of(at), rank_of(v));
 	axes_new(m, rank, at->type->dims, axes);
 	for (i = 0; i < rank; i++) {
-		require(m, x_eq(m, dim_of(at, i), dim_of(v, i)), b->loc, "indices have %s at dimension %d, updates %s",
-			expr_print(m, dim_of(at, i)), i, expr_print(m, dim_of(v, i)));
+		require(m, x_eq(m, dim_of(at, i), dim_of(v, i)), b->loc,
+			"indices have %s at dimension %d, updates %s", expr_print(m, dim_of(at, i)),
+			i, expr_print(m, dim_of(v, i)));
 		if (i != axis)
-			require(m, x_le(m, dim_of(at, i), dim_of(x, i)), b->loc, "indices have %s at dimension %d, the operand %s",
+			require(m, x_le(m, dim_of(at, i), dim_of(x, i)), b->loc,
+				"indices have %s at dimension %d, the operand %s",
 				expr_print(m, dim_of(at, i)), i, expr_print(m, dim_of(x, i)));
 		idx[i] = axes[i];
 	}
@@ -207,14 +215,16 @@ build_scatter_nd(Build *b)
 	if (!reduction(b, dtype_of(x), &c) || (k = tuple_length(b, at, rank)) < 0)
 		return NULL;
 	if (rank_of(v) != q - 1 + rank - k)
-		return fail(b, "updates have %d dimensions, must have %d", rank_of(v), q - 1 + rank - k);
+		return fail(b, "updates have %d dimensions, must have %d", rank_of(v),
+			q - 1 + rank - k);
 	for (i = 0; i + 1 < q; i++)
 		axes[n++] = x_axis(m, dim_of(at, i));
 	read_tuple(m, at, axes, x, 0, k, idx);
 	for (i = k; i < rank; i++)
 		idx[i] = axes[n++] = x_axis(m, dim_of(x, i));
 	for (i = 0; i < n; i++)
-		require(m, x_eq(m, dim_of(v, i), axes[i]->in[0]), b->loc, "updates have %s at dimension %d, must have %s",
+		require(m, x_eq(m, dim_of(v, i), axes[i]->in[0]), b->loc,
+			"updates have %s at dimension %d, must have %s",
 			expr_print(m, dim_of(v, i)), i, expr_print(m, axes[i]->in[0]));
 	return t_scatter(m, c, x, n, axes, idx, x_read(m, v, axes), NULL);
 }
@@ -231,19 +241,22 @@ build_tensor_scatter(Build *b)
 	if (axis < 0)
 		return NULL;
 	if (axis == 0 || rank_of(v) != rank)
-		return fail(b, "axis is %d of %d dimensions, the update has %d", axis, rank, rank_of(v));
+		return fail(b, "axis is %d of %d dimensions, the update has %d", axis, rank,
+			rank_of(v));
 	if (!circular && strcmp(attr_str(b, "mode"), "linear"))
 		return fail(b, "mode is \"%s\", must be linear or circular", attr_str(b, "mode"));
 	axes_new(m, rank, x->type->dims, axes);
 	for (i = 0; i < rank; i++) {
 		idx[i] = axes[i];
 		if (i != axis)
-			require(m, x_eq(m, dim_of(x, i), dim_of(v, i)), b->loc, "the update has %s at dimension %d, the cache %s",
+			require(m, x_eq(m, dim_of(x, i), dim_of(v, i)), b->loc,
+				"the update has %s at dimension %d, the cache %s",
 				expr_print(m, dim_of(v, i)), i, expr_print(m, dim_of(x, i)));
 	}
 	len = dim_of(v, axis);
-	require(m, x_le(m, len, dim_of(x, axis)), b->loc, "the update has %s elements, the cache %s",
-		expr_print(m, len), expr_print(m, dim_of(x, axis)));
+	require(m, x_le(m, len, dim_of(x, axis)), b->loc,
+		"the update has %s elements, the cache %s", expr_print(m, len),
+		expr_print(m, dim_of(x, axis)));
 	at = b->in[2] ? x_cast(m, DT_INDEX, x_read(m, b->in[2], axes)) : x_idx(m, 0);
 	idx[axis] = x_sub(m, axes[axis], at);
 	if (circular)
@@ -252,22 +265,26 @@ build_tensor_scatter(Build *b)
 	return t_tensor(m, rank, axes, x_select(m, in, x_read(m, v, idx), x_read(m, x, axes)));
 }
 
-/* Places are flat indices into the tensor that was pooled; a larger output_shape adds zeros at the ends. */
+/* Places are flat indices into the tensor that was pooled; a larger output_shape adds zeros at the
+ * ends. */
 static Node *
 build_max_unpool(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *dims[MAX_RANK], *axes[MAX_RANK], *y, *flat, *size, *in, **out, *place, *idx[MAX_RANK];
+	Node *x = b->in[0], *dims[MAX_RANK], *axes[MAX_RANK], *y, *flat, *size, *in, **out, *place,
+		*idx[MAX_RANK];
 	int rank = rank_of(x), n = rank - 2, k, i;
 	int64_t kernel[MAX_RANK], pads[2 * MAX_RANK], str[MAX_RANK];
 
 	if (n < 1 || rank_of(b->in[1]) != rank)
 		return fail(b, "the operands have %d and %d dimensions", rank, rank_of(b->in[1]));
-	if (!spatial_attr(b, "kernel_shape", n, 1, kernel) || !spatial_attr(b, "pads", 2 * n, 0, pads)
-	 || !spatial_attr(b, "strides", n, 1, str))
+	if (!spatial_attr(b, "kernel_shape", n, 1, kernel)
+		|| !spatial_attr(b, "pads", 2 * n, 0, pads)
+		|| !spatial_attr(b, "strides", n, 1, str))
 		return NULL;
 	for (i = 0; i < rank; i++)
-		dims[i] = i < 2 ? dim_of(x, i) : x_addi(m, x_muli(m, x_addi(m, dim_of(x, i), -1), str[i - 2]),
+		dims[i] = i < 2 ? dim_of(x, i)
+			: x_addi(m, x_muli(m, x_addi(m, dim_of(x, i), -1), str[i - 2]),
 			kernel[i - 2] - pads[i - 2] - pads[n + i - 2]);
 	size = x_idx(m, 1);
 	for (i = 0; i < rank; i++)
@@ -289,10 +306,11 @@ build_max_unpool(Build *b)
 		idx[i] = axes[i] = x_axis(m, extent(m, out[i]));
 		in = x_and(m, in, x_lt(m, axes[i], dims[i]));
 	}
-	return t_tensor(m, rank, axes, x_select(m, in, x_read(m, y, idx), x_int(m, dtype_of(x), 0)));
+	return t_tensor(m, rank, axes,
+		x_select(m, in, x_read(m, y, idx), x_int(m, dtype_of(x), 0)));
 }
 
-/* ---- selecting a number of elements that the data decide ------------------------------------------------ */
+/* ---- selecting a number of elements that the data decide ------------------------------------- */
 
 /*
  * The places of the marked elements of n, in order: their indices, as an i64 tensor whose only
@@ -307,7 +325,8 @@ places_of(Build *b, Node *n, Node *axis, Node *mark)
 	flags = t_tensor(m, 1, &axis, x_select(m, mark, one, x_int(m, DT_I64, 0)));
 	before = running(b, COMB_SUM, flags, 0, true, false);
 	again = x_axis(m, n);
-	count = t_scalar_expr(m, DT_I64, x_reduce(m, COMB_SUM, 1, &again, x_read(m, flags, &again)));
+	count = t_scalar_expr(m, DT_I64,
+		x_reduce(m, COMB_SUM, 1, &again, x_read(m, flags, &again)));
 	infer_elems(m, count);
 	count = extent(m, x_cast(m, DT_INDEX, x_read(m, count, NULL)));
 	base = x_axis(m, count);
@@ -334,8 +353,9 @@ build_compress(Build *b)
 		on = 0;
 	} else if ((on = axis_attr(b, "axis", rank)) < 0)
 		return NULL;
-	require(m, x_le(m, dim_of(c, 0), dim_of(x, on)), b->loc, "the condition has %s elements, the axis %s",
-		expr_print(m, dim_of(c, 0)), expr_print(m, dim_of(x, on)));
+	require(m, x_le(m, dim_of(c, 0), dim_of(x, on)), b->loc,
+		"the condition has %s elements, the axis %s", expr_print(m, dim_of(c, 0)),
+		expr_print(m, dim_of(x, on)));
 	n = dim_of(c, 0);
 	axis = x_axis(m, n);
 	place = places_of(b, n, axis, x_read(m, c, &axis));
@@ -371,26 +391,36 @@ build_non_zero(Build *b)
 }
 
 const Op ops_index[] = {
-	BUILD("gather",          "Gather",          13, "(x: any, indices: idx) {axis: int = 0} -> y", build_gather,
+	BUILD("gather",          "Gather",          13,
+		"(x: any, indices: idx) {axis: int = 0} -> y", build_gather,
 		"slices along an axis"),
-	BUILD("gather_elements", "GatherElements",  13, "(x: any, indices: idx) {axis: int = 0} -> y", build_gather_elements,
+	BUILD("gather_elements", "GatherElements",  13,
+		"(x: any, indices: idx) {axis: int = 0} -> y", build_gather_elements,
 		"an element for each index"),
-	BUILD("gather_nd",       "GatherND",        13, "(x: any, indices: i64) {batch_dims: int = 0} -> y", build_gather_nd,
+	BUILD("gather_nd",       "GatherND",        13,
+		"(x: any, indices: i64) {batch_dims: int = 0} -> y", build_gather_nd,
 		"slices at index tuples"),
-	BUILD("one_hot",         "OneHot",          28, "(indices: num, depth: num, values: any) {axis: int = -1} -> y",
-		build_one_hot, "one of two values at each index"),
+	BUILD("one_hot",         "OneHot",          28,
+		"(indices: num, depth: num, values: any) {axis: int = -1} -> y", build_one_hot,
+		"one of two values at each index"),
 	BUILD("scatter_elements", "ScatterElements", 18,
-		"(x: any, indices: idx, updates: x) {axis: int = 0, reduction: str = \"none\"} -> y", build_scatter_elements,
+		"(x: any, indices: idx, updates: x) {axis: int = 0, reduction: str = \"none\"} -> y",
+			build_scatter_elements,
 		"a copy with an element replaced for each index"),
-	BUILD("scatter_nd",      "ScatterND",       18, "(x: any, indices: i64, updates: x) {reduction: str = \"none\"} -> y",
+	BUILD("scatter_nd",      "ScatterND",       18,
+		"(x: any, indices: i64, updates: x) {reduction: str = \"none\"} -> y",
 		build_scatter_nd, "a copy with slices replaced at index tuples"),
 	BUILD("tensor_scatter",  "TensorScatter",   24,
 		"(past: any, update: past, write_indices: i64?) {axis: int = -2, mode: str = \"linear\"} -> present",
 		build_tensor_scatter, "a cache with a sequence written into it"),
-	BUILD("max_unpool",      "MaxUnpool",       22, "(x: float, indices: i64, output_shape: i64?)"
-		" {kernel_shape: ints, pads: ints?, strides: ints?} -> y", build_max_unpool, "values at the places they came from"),
-	BUILD("compress",        "Compress",        28, "(x: any, condition: bool) {axis: int?} -> y", build_compress,
+	BUILD("max_unpool",      "MaxUnpool",       22,
+		"(x: float, indices: i64, output_shape: i64?)"
+		" {kernel_shape: ints, pads: ints?, strides: ints?} -> y", build_max_unpool,
+		"values at the places they came from"),
+	BUILD("compress",        "Compress",        28,
+		"(x: any, condition: bool) {axis: int?} -> y", build_compress,
 		"the slices whose condition holds"),
-	BUILD("non_zero",        "NonZero",         13, "(x: num|bool) {} -> y", build_non_zero, "the indices of what is not zero"),
+	BUILD("non_zero",        "NonZero",         13, "(x: num|bool) {} -> y", build_non_zero,
+		"the indices of what is not zero"),
 	{0}
 };

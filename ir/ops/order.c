@@ -6,7 +6,7 @@
 #include <string.h>
 #include "ops.h"
 
-/* ---- running combinations ------------------------------------------------------------------------------ */
+/* ---- running combinations -------------------------------------------------------------------- */
 
 enum { BLOCK = 64 };
 
@@ -28,7 +28,8 @@ comb_part(Module *m, Comb c, Node *x, int on, Node *const *axes, Node *from, Nod
 static Node *
 running_before(Module *m, Comb c, Node *x, int on)
 {
-	Node *axes[MAX_RANK], *totals, *sums, *first, *size = x_idx(m, BLOCK), *n = dim_of(x, on), *place, *part;
+	Node *axes[MAX_RANK], *totals, *sums, *first, *size = x_idx(m, BLOCK), *n = dim_of(x, on),
+		*place, *part;
 	int rank = rank_of(x);
 
 	axes_new(m, rank, x->type->dims, axes);
@@ -37,13 +38,15 @@ running_before(Module *m, Comb c, Node *x, int on)
 	place = axes[on];
 	axes[on] = x_axis(m, x_ceildiv(m, n, size));
 	first = x_mul(m, axes[on], size);
-	totals = t_tensor(m, rank, axes, comb_part(m, c, x, on, axes, first, x_min(m, size, x_sub(m, n, first))));
+	totals = t_tensor(m, rank, axes,
+		comb_part(m, c, x, on, axes, first, x_min(m, size, x_sub(m, n, first))));
 	sums = running_before(m, c, totals, on);
 	axes[on] = x_fdiv(m, place, size);
 	part = x_read(m, sums, axes);
 	first = x_mul(m, axes[on], size);
 	axes[on] = place;
-	return t_tensor(m, rank, axes, x_comb(m, c, part, comb_part(m, c, x, on, axes, first, x_sub(m, place, first))));
+	return t_tensor(m, rank, axes,
+		x_comb(m, c, part, comb_part(m, c, x, on, axes, first, x_sub(m, place, first))));
 }
 
 Node *
@@ -79,7 +82,8 @@ static Node *
 cumulative(Build *b, Comb c)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *axis = x_cast(m, DT_INDEX, scalar_arg(m, b->in[1])), *axes[MAX_RANK], *v = NULL, *r;
+	Node *x = b->in[0], *axis = x_cast(m, DT_INDEX, scalar_arg(m, b->in[1])), *axes[MAX_RANK],
+		*v = NULL, *r;
 	int rank = rank_of(x), d;
 	bool exclusive = attr_int(b, "exclusive") != 0, reverse = attr_int(b, "reverse") != 0;
 	int64_t known;
@@ -90,7 +94,8 @@ cumulative(Build *b, Comb c)
 		"the axis is outside [%d, %d]", -rank, rank - 1);
 	if (is_int(axis, &known))
 		return known < -rank || known >= rank ? NULL
-			: running(b, c, x, (int)(known < 0 ? known + rank : known), exclusive, reverse);
+			: running(b, c, x, (int)(known < 0 ? known + rank : known), exclusive,
+				reverse);
 	axes_new(m, rank, x->type->dims, axes);
 	for (d = 0; d < rank; d++) {
 		r = x_read(m, running(b, c, x, d, exclusive, reverse), axes);
@@ -102,7 +107,7 @@ cumulative(Build *b, Comb c)
 static Node *build_cumsum(Build *b)  { return cumulative(b, COMB_SUM); }
 static Node *build_cumprod(Build *b) { return cumulative(b, COMB_PROD); }
 
-/* ---- positions of extremes ---------------------------------------------------------------------------------- */
+/* ---- positions of extremes ------------------------------------------------------------------- */
 
 /* Axes of x without one, and x's indices with `inner` there. */
 static int
@@ -115,11 +120,13 @@ without(Module *m, Node *x, int axis, Node *inner, Node **axes, Node **idx)
 	return n;
 }
 
-/* x's rank less one: where along the axis the maximum or minimum is, in i32 or i64. NaN counts as both. */
+/* x's rank less one: where along the axis the maximum or minimum is, in i32 or i64. NaN counts as
+ * both. */
 static Node *
 arg_extreme(Module *m, Node *x, int axis, Comb c, bool last)
 {
-	Node *axes[MAX_RANK], *idx[MAX_RANK], *n = dim_of(x, axis), *j = x_axis(m, n), *best, *v, *hit;
+	Node *axes[MAX_RANK], *idx[MAX_RANK], *n = dim_of(x, axis), *j = x_axis(m, n), *best, *v,
+		*hit;
 	DType d = n->hi <= INT32_MAX ? DT_I32 : DT_I64;
 	Comb pick = last ? COMB_MAX : COMB_MIN;
 	int k = without(m, x, axis, j, axes, idx);
@@ -175,11 +182,12 @@ build_hardmax(Build *b)
 	for (i = 0; i < rank_of(x); i++)
 		if (i != axis)
 			outer[n++] = axes[i];
-	return t_tensor(m, rank_of(x), axes, x_select(m, x_eq(m, x_cast(m, DT_INDEX, x_read(m, at, outer)), axes[axis]),
+	return t_tensor(m, rank_of(x), axes,
+		x_select(m, x_eq(m, x_cast(m, DT_INDEX, x_read(m, at, outer)), axes[axis]),
 		x_int(m, d, 1), x_int(m, d, 0)));
 }
 
-/* ---- sorting ---------------------------------------------------------------------------------------------------- */
+/* ---- sorting --------------------------------------------------------------------------------- */
 
 /* a strictly before b in ascending order, NaN last. */
 static Node *
@@ -225,14 +233,15 @@ static Node *
 build_topk(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *k, *places, *axes[MAX_RANK], *idx[MAX_RANK], *base, *at, *out[2], *place;
+	Node *x = b->in[0], *k, *places, *axes[MAX_RANK], *idx[MAX_RANK], *base, *at, *out[2],
+		*place;
 	int rank = rank_of(x), axis, i;
 
 	if ((axis = axis_attr(b, "axis", rank)) < 0)
 		return NULL;
 	k = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[1])));
-	require(m, x_le(m, k, dim_of(x, axis)), b->loc, "k is %s, the axis has %s elements", expr_print(m, k),
-		expr_print(m, dim_of(x, axis)));
+	require(m, x_le(m, k, dim_of(x, axis)), b->loc, "k is %s, the axis has %s elements",
+		expr_print(m, k), expr_print(m, dim_of(x, axis)));
 	places = sorted_places(m, x, axis, attr_int(b, "largest") != 0);
 	for (i = 0; i < rank; i++)
 		axes[i] = x_axis(m, i == axis ? k : dim_of(x, i));
@@ -240,7 +249,8 @@ build_topk(Build *b)
 	axes_new(m, rank, x->type->dims, axes);
 	memcpy(idx, axes, sizeof *idx * (size_t)rank);
 	place = idx[axis] = x_cast(m, DT_INDEX, x_read(m, places, axes));
-	at = t_scatter(m, COMB_SET, base, rank, axes, idx, x_cast(m, DT_I64, axes[axis]), x_lt(m, place, k));
+	at = t_scatter(m, COMB_SET, base, rank, axes, idx, x_cast(m, DT_I64, axes[axis]),
+		x_lt(m, place, k));
 	axes_new(m, rank, at->type->dims, axes);
 	memcpy(idx, axes, sizeof *idx * (size_t)rank);
 	idx[axis] = x_cast(m, DT_INDEX, x_read(m, at, axes));
@@ -249,9 +259,10 @@ build_topk(Build *b)
 	return t_tuple(m, 2, out);
 }
 
-/* ---- unique ------------------------------------------------------------------------------------------------------ */
+/* ---- unique ---------------------------------------------------------------------------------- */
 
-/* How slice i of x's first dimension stands to slice j: the element of each at their first difference. */
+/* How slice i of x's first dimension stands to slice j: the element of each at their first
+ * difference. */
 typedef struct Pair { Node *a, *b; } Pair;
 
 static Pair
@@ -271,15 +282,19 @@ static void
 unique_rows(Build *b, Node *x, bool sorted, Node **place, Node **inverse, Node **counts)
 {
 	Module *m = b->m;
-	Node *n = dim_of(x, 0), *i = x_axis(m, n), *j = x_axis(m, i), *first, *pos, *flag, *u, *base, *self, *own;
+	Node *n = dim_of(x, 0), *i = x_axis(m, n), *j = x_axis(m, i), *first, *pos, *flag, *u,
+		*base, *self, *own;
 	Pair p = first_difference(m, x, j, i);
 
 	/* first occurrence: none before is equal */
-	self = t_tensor(m, 1, &i, x_reduce(m, COMB_MIN, 1, &j, x_select(m, equal(m, p.a, p.b), x_cast(m, DT_I64, j),
+	self = t_tensor(m, 1, &i,
+		x_reduce(m, COMB_MIN, 1, &j,
+		x_select(m, equal(m, p.a, p.b), x_cast(m, DT_I64, j),
 		x_int(m, DT_I64, INT64_MAX))));
 	i = x_axis(m, n);
 	own = x_cast(m, DT_I64, i);
-	self = t_tensor(m, 1, &i, x_min(m, x_read(m, self, &i), own));       /* the first equal slice */
+	/* the first equal slice */
+	self = t_tensor(m, 1, &i, x_min(m, x_read(m, self, &i), own));
 	i = x_axis(m, n);
 	first = t_tensor(m, 1, &i, as_i64(m, x_eq(m, x_read(m, self, &i), x_cast(m, DT_I64, i))));
 	/* its position: the number of first ones that are less, or that come before */
@@ -287,8 +302,8 @@ unique_rows(Build *b, Node *x, bool sorted, Node **place, Node **inverse, Node *
 	if (sorted) {
 		j = x_axis(m, n);
 		p = first_difference(m, x, j, i);
-		flag = x_select(m, x_ne(m, x_read(m, first, &j), x_int(m, DT_I64, 0)), as_i64(m, ascending(m, p.a, p.b)),
-			x_int(m, DT_I64, 0));
+		flag = x_select(m, x_ne(m, x_read(m, first, &j), x_int(m, DT_I64, 0)),
+			as_i64(m, ascending(m, p.a, p.b)), x_int(m, DT_I64, 0));
 		pos = t_tensor(m, 1, &i, x_reduce(m, COMB_SUM, 1, &j, flag));
 	} else
 		pos = running(b, COMB_SUM, first, 0, true, false);
@@ -324,7 +339,8 @@ build_unique(Build *b)
 		x = reshape(m, x, 1, dims);
 		rank = 1;
 	}
-	for (i = 0; i < rank; i++)                                  /* the axis first, the rest flat behind it */
+	/* the axis first, the rest flat behind it */
+	for (i = 0; i < rank; i++)
 		axes[i] = x_axis(m, dim_of(x, i == 0 ? axis : i <= axis ? i - 1 : i));
 	for (i = 0; i < rank; i++)
 		idx[i] = axes[i == axis ? 0 : i < axis ? i + 1 : i];
@@ -342,7 +358,7 @@ build_unique(Build *b)
 	return t_tuple(m, 4, out);
 }
 
-/* ---- suppression of overlapping boxes ----------------------------------------------------------------------------- */
+/* ---- suppression of overlapping boxes -------------------------------------------------------- */
 
 typedef struct Box { Node *lo[2], *hi[2], *area; } Box;
 
@@ -411,15 +427,20 @@ suppress_round(Build *b, Node *boxes, Node *scores, Node *order, const Type *typ
 	other = x_cast(m, DT_INDEX, x_read(m, order, (Node *[]){a[0], a[1], j}));
 	x = box_at(m, boxes, a[0], i, center);
 	y = box_at(m, boxes, a[0], other, center);
-	hit = x_select(m, x_read(m, keep, (Node *[]){a[0], a[1], j}), overlap(m, &x, &y, limit), x_bool(m, false));
+	hit = x_select(m, x_read(m, keep, (Node *[]){a[0], a[1], j}), overlap(m, &x, &y, limit),
+		x_bool(m, false));
 	hit = x_reduce(m, COMB_OR, 1, &j, hit);
 	ok = x_and(m, x_lt(m, count, most), x_not(m, hit));
 	if (b->in[4])
-		ok = x_and(m, ok, x_lt(m, scalar_arg(m, b->in[4]), x_read(m, scores, (Node *[]){a[0], a[1], i})));
+		ok = x_and(m, ok,
+			x_lt(m, scalar_arg(m, b->in[4]),
+			x_read(m, scores, (Node *[]){a[0], a[1], i})));
 	ok = t_tensor(m, 2, a, ok);
 	axes_new(m, 3, type->dims, a);
 	region_add(m, r, t_scalar(m, DT_BOOL, (Num){.i = 1}));
-	region_add(m, r, t_tensor(m, 3, a, x_select(m, x_eq(m, a[2], k), x_read(m, ok, a), x_read(m, keep, a))));
+	region_add(m, r,
+		t_tensor(m, 3, a,
+		x_select(m, x_eq(m, a[2], k), x_read(m, ok, a), x_read(m, keep, a))));
 	return r;
 }
 
@@ -434,21 +455,26 @@ sorted_order(Module *m, Node *places, int axis)
 	axes_new(m, rank_of(places), places->type->dims, axes);
 	memcpy(idx, axes, sizeof *idx * (size_t)rank_of(places));
 	idx[axis] = x_cast(m, DT_INDEX, x_read(m, places, axes));
-	return t_scatter(m, COMB_SET, base, rank_of(places), axes, idx, x_cast(m, DT_I64, axes[axis]), NULL);
+	return t_scatter(m, COMB_SET, base, rank_of(places), axes, idx,
+		x_cast(m, DT_I64, axes[axis]), NULL);
 }
 
 static Node *
 build_nms(Build *b)
 {
 	Module *m = b->m;
-	Node *boxes = b->in[0], *scores = b->in[1], *order, *keep, *loop, *flat, *n, *axis, *place, *axes[3], *at, *v, *c, *i;
+	Node *boxes = b->in[0], *scores = b->in[1], *order, *keep, *loop, *flat, *n, *axis, *place,
+		*axes[3], *at, *v, *c, *i;
 	const Type *type;
 
 	if (rank_of(boxes) != 3 || rank_of(scores) != 3)
-		return fail(b, "boxes and scores have %d and %d dimensions, must have 3", rank_of(boxes), rank_of(scores));
-	require(m, x_and(m, x_eq(m, dim_of(boxes, 0), dim_of(scores, 0)), x_eq(m, dim_of(boxes, 1), dim_of(scores, 2))),
-		b->loc, "boxes and scores are not of the same batch and number");
-	require(m, x_eq(m, dim_of(boxes, 2), x_idx(m, 4)), b->loc, "a box has %s numbers", expr_print(m, dim_of(boxes, 2)));
+		return fail(b, "boxes and scores have %d and %d dimensions, must have 3",
+			rank_of(boxes), rank_of(scores));
+	require(m, x_and(m, x_eq(m, dim_of(boxes, 0), dim_of(scores, 0)),
+		x_eq(m, dim_of(boxes, 1), dim_of(scores, 2))), b->loc,
+		"boxes and scores are not of the same batch and number");
+	require(m, x_eq(m, dim_of(boxes, 2), x_idx(m, 4)), b->loc, "a box has %s numbers",
+		expr_print(m, dim_of(boxes, 2)));
 	order = sorted_order(m, sorted_places(m, scores, 2, true), 2);
 	type = ty_tensor(m, DT_BOOL, 3, scores->type->dims);
 	axes_new(m, 3, type->dims, axes);
@@ -469,20 +495,23 @@ build_nms(Build *b)
 	c = x_mod(m, at, dim_of(scores, 1));
 	at = x_fdiv(m, at, dim_of(scores, 1));
 	v = x_read(m, order, (Node *[]){at, c, i});
-	v = x_select(m, x_eq(m, axes[1], x_idx(m, 2)), v, x_cast(m, DT_I64, x_select(m, x_eq(m, axes[1], x_idx(m, 1)), c, at)));
+	v = x_select(m, x_eq(m, axes[1], x_idx(m, 2)), v,
+		x_cast(m, DT_I64, x_select(m, x_eq(m, axes[1], x_idx(m, 1)), c, at)));
 	return t_tensor(m, 2, axes, v);
 }
 
-/* ---- determinant ------------------------------------------------------------------------------------------------------ */
+/* ---- determinant ----------------------------------------------------------------------------- */
 
 /*
- * One step of elimination on [batch..., n, n] in f64: the row with the largest pivot in column k goes
- * to row k, and its multiples from those below. *det is multiplied by the pivot, negated by a swap.
+ * One step of elimination on [batch..., n, n] in f64: the row with the largest pivot in column k
+ * goes to row k, and its multiples from those below. *det is multiplied by the pivot, negated by a
+ * swap.
  */
 static Node *
 eliminate(Module *m, Node *a, int k, int n, Node **det)
 {
-	Node *ax[MAX_RANK], *idx[MAX_RANK], *i, *best, *row, *piv, *zero = x_flt(m, DT_F64, 0), *v, *pivot, *p, *f, *kk;
+	Node *ax[MAX_RANK], *idx[MAX_RANK], *i, *best, *row, *piv, *zero = x_flt(m, DT_F64, 0), *v,
+		*pivot, *p, *f, *kk;
 	int r = rank_of(a) - 2;
 
 	kk = x_idx(m, k);
@@ -498,12 +527,15 @@ eliminate(Module *m, Node *a, int k, int n, Node **det)
 	i = x_axis(m, x_idx(m, n - k));
 	idx[r] = x_addi(m, i, k);
 	v = x1(m, O_ABS, x_read(m, a, idx));
-	v = x_select(m, x_eq(m, v, x_read(m, best, ax)), x_cast(m, DT_I64, i), x_int(m, DT_I64, n - 1 - k));
-	pivot = t_tensor(m, r, ax, x_reduce(m, COMB_MIN, 1, &i, v));         /* its row, counted from k */
+	v = x_select(m, x_eq(m, v, x_read(m, best, ax)), x_cast(m, DT_I64, i),
+		x_int(m, DT_I64, n - 1 - k));
+	/* its row, counted from k */
+	pivot = t_tensor(m, r, ax, x_reduce(m, COMB_MIN, 1, &i, v));
 
 	axes_new(m, r, a->type->dims, ax);
 	memcpy(idx, ax, sizeof *idx * (size_t)r);
-	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)), k);
+	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)),
+		k);
 	idx[r] = p;
 	idx[r + 1] = kk;
 	piv = x_read(m, a, idx);
@@ -512,7 +544,8 @@ eliminate(Module *m, Node *a, int k, int n, Node **det)
 
 	axes_new(m, r + 2, a->type->dims, ax);
 	memcpy(idx, ax, sizeof *idx * (size_t)(r + 2));
-	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)), k);
+	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)),
+		k);
 	row = x_select(m, x_eq(m, ax[r], kk), p, x_select(m, x_eq(m, ax[r], p), kk, ax[r]));
 	idx[r] = p;
 	idx[r + 1] = kk;
@@ -538,8 +571,9 @@ build_det(Build *b)
 
 	if (rank < 2)
 		return fail(b, "the operand has %d dimensions, needs 2", rank);
-	require(m, x_eq(m, dim_of(x, rank - 1), dim_of(x, rank - 2)), b->loc, "the matrices are %s by %s",
-		expr_print(m, dim_of(x, rank - 2)), expr_print(m, dim_of(x, rank - 1)));
+	require(m, x_eq(m, dim_of(x, rank - 1), dim_of(x, rank - 2)), b->loc,
+		"the matrices are %s by %s", expr_print(m, dim_of(x, rank - 2)),
+		expr_print(m, dim_of(x, rank - 1)));
 	if ((!is_int(dim_of(x, rank - 1), &n) && !is_int(dim_of(x, rank - 2), &n)) || n > 64)
 		return unsupported(b, "the size of the matrices must be known, and at most 64");
 	axes_new(m, rank, x->type->dims, axes);
@@ -547,25 +581,36 @@ build_det(Build *b)
 	for (k = 0; k < n; k++)
 		x = eliminate(m, x, k, (int)n, &det);
 	axes_new(m, rank - 2, x->type->dims, axes);
-	return t_tensor(m, rank - 2, axes, x_cast(m, dtype_of(b->in[0]), n ? x_read(m, det, axes) : x_flt(m, DT_F64, 1)));
+	return t_tensor(m, rank - 2, axes,
+		x_cast(m, dtype_of(b->in[0]), n ? x_read(m, det, axes) : x_flt(m, DT_F64, 1)));
 }
 
 const Op ops_order[] = {
-	BUILD("cumsum",  "CumSum",  14, "(x: num, axis: idx) {exclusive: int = 0, reverse: int = 0} -> y", build_cumsum,
+	BUILD("cumsum",  "CumSum",  14,
+		"(x: num, axis: idx) {exclusive: int = 0, reverse: int = 0} -> y", build_cumsum,
 		"running sum along an axis"),
-	BUILD("cumprod", "CumProd", 26, "(x: num, axis: idx) {exclusive: int = 0, reverse: int = 0} -> y", build_cumprod,
+	BUILD("cumprod", "CumProd", 26,
+		"(x: num, axis: idx) {exclusive: int = 0, reverse: int = 0} -> y", build_cumprod,
 		"running product along an axis"),
-	BUILD("argmax",  "ArgMax",  13, "(x: num) {axis: int = 0, keepdims: int = 1, select_last_index: int = 0} -> y",
+	BUILD("argmax",  "ArgMax",  13,
+		"(x: num) {axis: int = 0, keepdims: int = 1, select_last_index: int = 0} -> y",
 		build_argmax, "where the maximum along an axis is"),
-	BUILD("argmin",  "ArgMin",  13, "(x: num) {axis: int = 0, keepdims: int = 1, select_last_index: int = 0} -> y",
+	BUILD("argmin",  "ArgMin",  13,
+		"(x: num) {axis: int = 0, keepdims: int = 1, select_last_index: int = 0} -> y",
 		build_argmin, "where the minimum along an axis is"),
-	BUILD("hardmax", "Hardmax", 13, "(x: float) {axis: int = -1} -> y", build_hardmax, "1 at the first maximum, else 0"),
-	BUILD("topk",    "TopK",    24, "(x: num, k: i64) {axis: int = -1, largest: int = 1, sorted: int = 1} -> y, indices",
+	BUILD("hardmax", "Hardmax", 13, "(x: float) {axis: int = -1} -> y", build_hardmax,
+		"1 at the first maximum, else 0"),
+	BUILD("topk",    "TopK",    24,
+		"(x: num, k: i64) {axis: int = -1, largest: int = 1, sorted: int = 1} -> y, indices",
 		build_topk, "the k largest or smallest along an axis, and where they are"),
-	BUILD("unique",  "Unique",  28, "(x: num|bool) {axis: int?, sorted: int = 1} -> y, indices?, inverse?, counts?",
+	BUILD("unique",  "Unique",  28,
+		"(x: num|bool) {axis: int?, sorted: int = 1} -> y, indices?, inverse?, counts?",
 		build_unique, "different elements or slices"),
-	BUILD("non_max_suppression", "NonMaxSuppression", 11, "(boxes: f32, scores: f32, most: i64?, iou_threshold: f32?,"
-		" score_threshold: f32?) {center_point_box: int = 0} -> y", build_nms, "the best of overlapping boxes"),
-	BUILD("det",     "Det",     22, "(x: float) {} -> y", build_det, "determinant of square matrices"),
+	BUILD("non_max_suppression", "NonMaxSuppression", 11,
+		"(boxes: f32, scores: f32, most: i64?, iou_threshold: f32?,"
+		" score_threshold: f32?) {center_point_box: int = 0} -> y", build_nms,
+		"the best of overlapping boxes"),
+	BUILD("det",     "Det",     22, "(x: float) {} -> y", build_det,
+		"determinant of square matrices"),
 	{0}
 };

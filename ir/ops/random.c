@@ -1,6 +1,6 @@
 /*
- * Random numbers: each element's bits come from its place and the seed alone, so that a kernel makes
- * them in any order and a run can be repeated. Without a seed the node's position is one.
+ * Random numbers: each element's bits come from its place and the seed alone, so that a kernel
+ * makes them in any order and a run can be repeated. Without a seed the node's position is one.
  */
 #include <math.h>
 #include <string.h>
@@ -58,7 +58,8 @@ uniform_between(Build *b, DType f, int rank, Node *const *axes)
 	Module *m = b->m;
 	double low = attr_float(b, "low"), high = attr_float(b, "high");
 
-	return x_add(m, x_mul(m, uniform(m, f, seed_of(b), rank, axes), x_flt(m, f, high - low)), x_flt(m, f, low));
+	return x_add(m, x_mul(m, uniform(m, f, seed_of(b), rank, axes), x_flt(m, f, high - low)),
+		x_flt(m, f, low));
 }
 
 /* Box and Muller's transform of two uniform numbers. */
@@ -67,11 +68,13 @@ normal(Build *b, DType f, int rank, Node *const *axes)
 {
 	Module *m = b->m;
 	uint64_t seed = seed_of(b);
-	Node *u = x_sub(m, x_int(m, f, 1), uniform(m, f, seed, rank, axes)), *v = uniform(m, f, scramble(seed), rank, axes);
+	Node *u = x_sub(m, x_int(m, f, 1), uniform(m, f, seed, rank, axes)),
+		*v = uniform(m, f, scramble(seed), rank, axes);
 
 	u = x1(m, O_SQRT, x_mul(m, x1(m, O_LOG, u), x_int(m, f, -2)));
 	v = x_mul(m, u, x1(m, O_COS, x_mul(m, v, x_flt(m, f, 2 * M_PI))));
-	return x_add(m, x_mul(m, v, x_flt(m, f, attr_float(b, "scale"))), x_flt(m, f, attr_float(b, "mean")));
+	return x_add(m, x_mul(m, v, x_flt(m, f, attr_float(b, "scale"))),
+		x_flt(m, f, attr_float(b, "mean")));
 }
 
 typedef Node *Draw(Build *, DType f, int rank, Node *const *axes);
@@ -84,7 +87,8 @@ random_tensor(Build *b, DType d, int rank, Node *const *dims, Draw *draw)
 	if (!dt_float(d) || dtypes[d].bits < 16)
 		return fail(b, "random numbers of type %s are not defined", dtypes[d].text);
 	axes_new(b->m, rank, dims, axes);
-	return t_tensor(b->m, rank, axes, x_cast(b->m, d, draw(b, d == DT_F64 ? DT_F64 : DT_F32, rank, axes)));
+	return t_tensor(b->m, rank, axes,
+		x_cast(b->m, d, draw(b, d == DT_F64 ? DT_F64 : DT_F32, rank, axes)));
 }
 
 static DType
@@ -139,7 +143,8 @@ build_bernoulli(Build *b)
 	return t_tensor(m, rank_of(x), axes, x_select(m, p, x_int(m, d, 1), x_int(m, d, 0)));
 }
 
-/* From log-odds [batch, classes]: how many running sums of odds lie at or below a random part of the whole. */
+/* From log-odds [batch, classes]: how many running sums of odds lie at or below a random part of
+ * the whole. */
 static Node *
 build_multinomial(Build *b)
 {
@@ -149,10 +154,12 @@ build_multinomial(Build *b)
 	int64_t n = attr_int(b, "sample_size");
 
 	if (rank_of(x) != 2 || n < 0 || (d != DT_I32 && d != DT_I64))
-		return fail(b, "the operand has %d dimensions, the sample %lld", rank_of(x), (long long)n);
+		return fail(b, "the operand has %d dimensions, the sample %lld", rank_of(x),
+			(long long)n);
 	axes_new(m, 2, x->type->dims, axes);
 	j = x_axis(m, dim_of(x, 1));
-	most = t_tensor(m, 1, axes, x_reduce(m, COMB_MAX, 1, &j, x_read(m, x, (Node *[]){axes[0], j})));
+	most = t_tensor(m, 1, axes,
+		x_reduce(m, COMB_MAX, 1, &j, x_read(m, x, (Node *[]){axes[0], j})));
 	axes_new(m, 2, x->type->dims, axes);
 	odds = x_sub(m, x_cast(m, f, x_read(m, x, axes)), x_cast(m, f, x_read(m, most, axes)));
 	odds = t_tensor(m, 2, axes, x1(m, O_EXP, odds));
@@ -166,16 +173,18 @@ build_multinomial(Build *b)
 	axes[1] = x_axis(m, x_idx(m, n));
 	j = x_axis(m, dim_of(x, 1));
 	at = x_le(m, x_read(m, sums, (Node *[]){axes[0], j}), x_read(m, at, axes));
-	at = x_reduce(m, COMB_SUM, 1, &j, x_select(m, at, x_int(m, DT_I64, 1), x_int(m, DT_I64, 0)));
+	at = x_reduce(m, COMB_SUM, 1, &j,
+		x_select(m, at, x_int(m, DT_I64, 1), x_int(m, DT_I64, 0)));
 	at = x_min(m, at, x_cast(m, DT_I64, x_addi(m, dim_of(x, 1), -1)));
 	return t_tensor(m, 2, axes, x_cast(m, d, at));
 }
 
-/* ---- dropout ------------------------------------------------------------------------------------------ */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 enum { LARGE_MASK = 1 << 16 };
 
-/* numpy's legacy generator, which the standard's tests are made with: the first n uniform doubles. */
+/* numpy's legacy generator, which the standard's tests are made with: the first n uniform doubles.
+ * */
 static void
 mersenne(uint32_t seed, int64_t n, double *out)
 {
@@ -248,23 +257,29 @@ build_dropout(Build *b)
 
 const Op ops_random[] = {
 	BUILD("random_uniform", "RandomUniform", 22,
-		"() {dtype: int = 1, high: float = 1, low: float = 0, seed: float?, shape: ints} -> y", build_uniform,
+		"() {dtype: int = 1, high: float = 1, low: float = 0, seed: float?, shape: ints} -> y",
+			build_uniform,
 		"uniform random numbers"),
 	BUILD("random_uniform_like", "RandomUniformLike", 22,
-		"(x: any) {dtype: int?, high: float = 1, low: float = 0, seed: float?} -> y", build_uniform_like,
+		"(x: any) {dtype: int?, high: float = 1, low: float = 0, seed: float?} -> y",
+			build_uniform_like,
 		"uniform random numbers in a tensor's shape"),
 	BUILD("random_normal", "RandomNormal", 22,
-		"() {dtype: int = 1, mean: float = 0, scale: float = 1, seed: float?, shape: ints} -> y", build_normal,
+		"() {dtype: int = 1, mean: float = 0, scale: float = 1, seed: float?, shape: ints} -> y",
+			build_normal,
 		"normal random numbers"),
 	BUILD("random_normal_like", "RandomNormalLike", 22,
-		"(x: any) {dtype: int?, mean: float = 0, scale: float = 1, seed: float?} -> y", build_normal_like,
+		"(x: any) {dtype: int?, mean: float = 0, scale: float = 1, seed: float?} -> y",
+			build_normal_like,
 		"normal random numbers in a tensor's shape"),
-	BUILD("bernoulli",     "Bernoulli",     22, "(x: float) {dtype: int?, seed: float?} -> y", build_bernoulli,
-		"1 with the element's probability, else 0"),
-	BUILD("multinomial",   "Multinomial",   22, "(x: float) {dtype: int = 6, sample_size: int = 1, seed: float?} -> y",
+	BUILD("bernoulli",     "Bernoulli",     22, "(x: float) {dtype: int?, seed: float?} -> y",
+		build_bernoulli, "1 with the element's probability, else 0"),
+	BUILD("multinomial",   "Multinomial",   22,
+		"(x: float) {dtype: int = 6, sample_size: int = 1, seed: float?} -> y",
 		build_multinomial, "samples of classes by their log-odds"),
 	BUILD("dropout",       "Dropout",       22,
-		"(x: float, ratio: float?, training_mode: bool?) {seed: int?} -> y, mask?", build_dropout,
+		"(x: float, ratio: float?, training_mode: bool?) {seed: int?} -> y, mask?",
+			build_dropout,
 		"the operand, or some of its elements if it trains"),
 	{0}
 };

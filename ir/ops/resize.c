@@ -1,27 +1,30 @@
 /*
  * Sampling between elements: Resize, GridSample, AffineGrid, RoiAlign, window functions.
  *
- * Resize's coordinates are exact: a scale is a ratio of integers (that of the sizes, or what the bits of a
- * constant float say), so that places and weights come from integer division and no tie is missed.
- * Only scales known at run time compute in double.
+ * Resize's coordinates are exact: a scale is a ratio of integers (that of the sizes, or what the
+ * bits of a constant float say), so that places and weights come from integer division and no tie
+ * is missed. Only scales known at run time compute in double.
  */
 #include <math.h>
 #include <string.h>
 #include "ops.h"
 
-/* ---- resize: one axis ------------------------------------------------------------------------------- */
+/* ---- resize: one axis ------------------------------------------------------------------------ */
 
-typedef enum Coord { HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, TF_CROP } Coord;
-static const char *const coords[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
-	"asymmetric", "tf_crop_and_resize", NULL};
+typedef enum Coord { HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS,
+	ASYMMETRIC, TF_CROP } Coord;
+static const char *const coords[] = {"half_pixel", "half_pixel_symmetric", "pytorch_half_pixel",
+	"align_corners", "asymmetric", "tf_crop_and_resize", NULL};
 typedef enum Near { ROUND_FLOOR, ROUND_CEIL, FLOOR, CEIL } Near;
-static const char *const nears[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
+static const char *const nears[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil",
+	NULL};
 typedef enum Mode { NEAREST, LINEAR, CUBIC } Mode;
 static const char *const modes[] = {"nearest", "linear", "cubic", NULL};
 typedef enum Policy { STRETCH, NOT_LARGER, NOT_SMALLER } Policy;
 static const char *const policies[] = {"stretch", "not_larger", "not_smaller", NULL};
 
-/* An axis to be resized: scale p/q, or s (f64) where that is known only at run time (then p is NULL). */
+/* An axis to be resized: scale p/q, or s (f64) where that is known only at run time (then p is
+ * NULL). */
 typedef struct Axis { int d; Node *in, *out, *p, *q, *s, *start, *end; } Axis;
 /* A coordinate in the operand: num/den, or x (f64) where num is NULL. */
 typedef struct Place { Node *num, *den, *x, *outside; } Place;
@@ -54,35 +57,51 @@ choice(Build *b, const char *attr, const char *const *names)
 static Node *f64(Module *m, Node *i) { return x_cast(m, DT_F64, i); }
 static Node *d64(Module *m, double v) { return x_flt(m, DT_F64, v); }
 
-/* Common factors of num = a*o + c and den go, where they are constants. */
+static int64_t
+gcd(int64_t a, int64_t b)
+{
+	int64_t r;
+
+	for (b = b < 0 ? -b : b; b; a = b, b = r)
+		r = a % b;
+	return a;
+}
+
+/* num = a*o + c and den, where a, c and den > 0 are constants. */
+static bool
+constant_ratio(Module *m, Node *num, Node *den, Node *o, int64_t *a, int64_t *c, int64_t *d)
+{
+	Node *an, *cn;
+
+	return linear_in(m, num, o, &an, &cn) && is_int(an, a) && is_int(cn, c)
+		&& is_int(den, d) && *d > 0;
+}
+
+/* num/den without common factors, where they are constants. */
 static Place
 ratio(Module *m, Node *num, Node *den, Node *o)
 {
-	Node *an, *cn;
-	int64_t a, c, d, g, t;
+	int64_t a, c, d, g;
 
-	if (linear_in(m, num, o, &an, &cn) && is_int(an, &a) && is_int(cn, &c) && is_int(den, &d) && d > 0) {
-		g = d;
-		for (t = a < 0 ? -a : a; t; ) { int64_t r = g % t; g = t; t = r; }
-		for (t = c < 0 ? -c : c; t; ) { int64_t r = g % t; g = t; t = r; }
+	if (constant_ratio(m, num, den, o, &a, &c, &d)) {
+		g = gcd(gcd(d, a), c);
 		num = x_add(m, x_muli(m, o, a / g), x_idx(m, c / g));
 		den = x_idx(m, d / g);
 	}
 	return (Place){.num = num, .den = den};
 }
 
-/* floor((num + add) / den), by a constant denominator's common factor with num's coefficient. */
+/* floor(num / den); a common factor of o's coefficient and den goes. */
 static Node *
 floor_ratio(Module *m, Node *num, Node *den, Node *o)
 {
-	Node *an, *cn;
-	int64_t a, c, d, g, t;
+	int64_t a, c, d, g;
 
-	if (linear_in(m, num, o, &an, &cn) && is_int(an, &a) && is_int(cn, &c) && is_int(den, &d) && d > 0) {
-		g = d;
-		for (t = a < 0 ? -a : a; t; ) { int64_t r = g % t; g = t; t = r; }
+	if (constant_ratio(m, num, den, o, &a, &c, &d)) {
+		g = gcd(d, a);
 		c = c >= 0 ? c / g : -((-c + g - 1) / g);
-		return x_fdiv(m, x_addi(m, x_muli(m, o, a / g), c), x_idx(m, d / g));
+		num = x_addi(m, x_muli(m, o, a / g), c);
+		den = x_idx(m, d / g);
 	}
 	return x_fdiv(m, num, den);
 }
@@ -91,7 +110,8 @@ floor_ratio(Module *m, Node *num, Node *den, Node *o)
 static Place
 exact_place(Module *m, Coord coord, const Axis *x, Node *o)
 {
-	Node *p = x->p, *q = x->q, *last = x_addi(m, x->in, -1), *odd = x_addi(m, x_muli(m, o, 2), 1), *num, *d, *zero;
+	Node *p = x->p, *q = x->q, *last = x_addi(m, x->in, -1),
+		*odd = x_addi(m, x_muli(m, o, 2), 1), *num, *d, *zero;
 	Node *one = x_idx(m, 1);
 	Place r;
 
@@ -105,7 +125,8 @@ exact_place(Module *m, Coord coord, const Axis *x, Node *o)
 		num = x_select(m, x_eq(m, d, zero), zero, r.num);
 		return (Place){.num = num, .den = x_select(m, x_eq(m, d, zero), one, r.den)};
 	case HALF_PIXEL_SYMMETRIC:
-		num = x_sub(m, x_sub(m, x_add(m, x_mul(m, odd, q), x_mul(m, x->in, p)), p), x_mul(m, x->out, q));
+		num = x_sub(m, x_sub(m, x_add(m, x_mul(m, odd, q), x_mul(m, x->in, p)), p),
+			x_mul(m, x->out, q));
 		return ratio(m, num, x_muli(m, p, 2), o);
 	default:
 		r = ratio(m, x_sub(m, x_mul(m, odd, q), p), x_muli(m, p, 2), o);
@@ -118,8 +139,10 @@ exact_place(Module *m, Coord coord, const Axis *x, Node *o)
 static Place
 float_place(Module *m, Coord coord, const Axis *x, Node *oi)
 {
-	Node *o = f64(m, oi), *in = f64(m, x->in), *out = f64(m, x->out), *half = d64(m, 0.5), *one = d64(m, 1);
-	Node *last = x_sub(m, in, one), *s = x->s ? x->s : x2(m, O_DIV, f64(m, x->p), f64(m, x->q)), *v, *w, *wide;
+	Node *o = f64(m, oi), *in = f64(m, x->in), *out = f64(m, x->out), *half = d64(m, 0.5),
+		*one = d64(m, 1);
+	Node *last = x_sub(m, in, one), *s = x->s ? x->s : x2(m, O_DIV, f64(m, x->p), f64(m, x->q)),
+		*v, *w, *wide;
 
 	w = x_mul(m, s, in);
 	wide = x_ne(m, w, one);
@@ -128,14 +151,18 @@ float_place(Module *m, Coord coord, const Axis *x, Node *oi)
 	case ASYMMETRIC:
 		return (Place){.x = x2(m, O_DIV, o, s)};
 	case ALIGN_CORNERS:
-		return (Place){.x = x_select(m, wide, x2(m, O_DIV, x_mul(m, o, last), x_sub(m, w, one)), d64(m, 0))};
+		return (Place){.x = x_select(m, wide,
+			x2(m, O_DIV, x_mul(m, o, last), x_sub(m, w, one)), d64(m, 0))};
 	case HALF_PIXEL_SYMMETRIC:
-		return (Place){.x = x_add(m, x_mul(m, x_mul(m, in, half), x_sub(m, one, x2(m, O_DIV, out, w))), v)};
+		return (Place){.x = x_add(m,
+			x_mul(m, x_mul(m, in, half), x_sub(m, one, x2(m, O_DIV, out, w))), v)};
 	case PYTORCH_HALF_PIXEL:
 		return (Place){.x = x_select(m, x_lt(m, x_idx(m, 1), x->out), v, d64(m, 0))};
 	case TF_CROP: {
-		Node *start = f64(m, x->start), *end = f64(m, x->end), *size = x_mul(m, x_sub(m, end, start), last);
-		v = x_select(m, wide, x2(m, O_DIV, x_mul(m, o, size), x_sub(m, w, one)), x_mul(m, size, half));
+		Node *start = f64(m, x->start), *end = f64(m, x->end),
+			*size = x_mul(m, x_sub(m, end, start), last);
+		v = x_select(m, wide, x2(m, O_DIV, x_mul(m, o, size), x_sub(m, w, one)),
+			x_mul(m, size, half));
 		v = x_add(m, v, x_mul(m, start, last));
 		return (Place){.x = v, .outside = x_or(m, x_lt(m, v, d64(m, 0)), x_lt(m, last, v))};
 	}
@@ -149,7 +176,8 @@ place_of(Resize *r, const Axis *x, Node *o)
 {
 	Module *m = r->b->m;
 
-	return x->p && r->coord != TF_CROP ? exact_place(m, r->coord, x, o) : float_place(m, r->coord, x, o);
+	return x->p && r->coord != TF_CROP ? exact_place(m, r->coord, x, o)
+		: float_place(m, r->coord, x, o);
 }
 
 static Node *
@@ -161,7 +189,8 @@ clamp_index(Module *m, Node *i, Node *dim)
 static Node *
 place_floor(Module *m, const Place *c, Node *o)
 {
-	return c->num ? floor_ratio(m, c->num, c->den, o) : x_cast(m, DT_INDEX, x1(m, O_FLOOR, c->x));
+	return c->num ? floor_ratio(m, c->num, c->den, o)
+		: x_cast(m, DT_INDEX, x1(m, O_FLOOR, c->x));
 }
 
 /* What is above the floor, in [0, 1). */
@@ -169,7 +198,8 @@ static Node *
 place_ratio(Module *m, const Place *c, DType acc)
 {
 	if (c->num)
-		return x2(m, O_DIV, x_cast(m, acc, x_mod(m, c->num, c->den)), x_cast(m, acc, c->den));
+		return x2(m, O_DIV, x_cast(m, acc, x_mod(m, c->num, c->den)),
+			x_cast(m, acc, c->den));
 	return x_cast(m, acc, x_sub(m, c->x, x1(m, O_FLOOR, c->x)));
 }
 
@@ -184,10 +214,12 @@ nearest_index(Resize *r, const Axis *x, Node *o, Node **outside)
 	if (c.num) {
 		n = x_muli(m, c.num, 2);
 		switch (r->near) {
-		case ROUND_FLOOR: i = floor_ratio(m, x_addi(m, x_add(m, n, c.den), -1), two, o); break;
+		case ROUND_FLOOR: i = floor_ratio(m, x_addi(m, x_add(m, n, c.den), -1), two, o);
+			break;
 		case ROUND_CEIL:  i = floor_ratio(m, x_add(m, n, c.den), two, o); break;
 		case FLOOR:       i = floor_ratio(m, c.num, c.den, o); break;
-		default:          i = floor_ratio(m, x_addi(m, x_add(m, c.num, c.den), -1), c.den, o); break;
+		default:          i = floor_ratio(m, x_addi(m, x_add(m, c.num, c.den), -1), c.den,
+			o); break;
 		}
 	} else {
 		switch (r->near) {
@@ -201,7 +233,7 @@ nearest_index(Resize *r, const Axis *x, Node *o, Node **outside)
 	return clamp_index(m, i, x->in);
 }
 
-/* ---- resize: weights ---------------------------------------------------------------------------------- */
+/* ---- resize: weights ------------------------------------------------------------------------- */
 
 /* Keys' cubic filter at distance x >= 0: within 1, or within 2. */
 static Node *
@@ -227,7 +259,8 @@ taps_of(Resize *r, const Axis *x, Node *o, Tap *tap, Node **outside)
 {
 	Module *m = r->b->m;
 	Place c = place_of(r, x, o);
-	Node *first = place_floor(m, &c, o), *t = place_ratio(m, &c, r->acc), *one = x_int(m, r->acc, 1), *sum = NULL;
+	Node *first = place_floor(m, &c, o), *t = place_ratio(m, &c, r->acc),
+		*one = x_int(m, r->acc, 1), *sum = NULL;
 	Node *zero = x_int(m, r->acc, 0);
 	int n = r->mode == CUBIC ? 4 : 2, i;
 
@@ -297,7 +330,8 @@ resize_together(Resize *r, Node *x)
 	}
 	v = r->mode == NEAREST ? x_read(m, x, idx) : mix(r, x, 0, taps, ntaps, idx);
 	if (out)
-		v = x_select(m, out, x_flt(m, v->type->dtype, attr_float(r->b, "extrapolation_value")), v);
+		v = x_select(m, out,
+			x_flt(m, v->type->dtype, attr_float(r->b, "extrapolation_value")), v);
 	return t_tensor(m, rank, axes, v);
 }
 
@@ -320,7 +354,8 @@ static Node *
 resize_antialiased(Resize *r, const Axis *x, Node *t)
 {
 	Module *m = r->b->m;
-	Node *o = x_axis(m, x->out), *k, *first, *frac, *s, *start, *w, *wsum, *axes[MAX_RANK], *idx[MAX_RANK], *v, *n, *at;
+	Node *o = x_axis(m, x->out), *k, *first, *frac, *s, *start, *w, *wsum, *axes[MAX_RANK],
+		*idx[MAX_RANK], *v, *n, *at;
 	int sup = r->mode == LINEAR ? 1 : 2, rank = rank_of(t);
 	Place c = place_of(r, x, o);
 
@@ -328,7 +363,8 @@ resize_antialiased(Resize *r, const Axis *x, Node *t)
 	if (x->p)
 		start = x_min(m, x_fdiv(m, x_muli(m, x->q, -sup), x->p), x_idx(m, -sup));
 	else
-		start = computed_index(m, x_cast(m, DT_I64, x1(m, O_FLOOR, x2(m, O_DIV, d64(m, -sup), s))));
+		start = computed_index(m,
+			x_cast(m, DT_I64, x1(m, O_FLOOR, x2(m, O_DIV, d64(m, -sup), s))));
 	start = x_addi(m, start, 1);
 	n = x_sub(m, x_idx(m, 2), x_muli(m, start, 2));
 	k = x_axis(m, n);
@@ -337,7 +373,8 @@ resize_antialiased(Resize *r, const Axis *x, Node *t)
 	w = filter(r, x_mul(m, x_sub(m, f64(m, x_add(m, k, start)), frac), s));
 	at = x_add(m, first, k);
 	if (r->exclude)
-		w = x_select(m, x_and(m, x_le(m, x_idx(m, 0), at), x_lt(m, at, x->in)), w, d64(m, 0));
+		w = x_select(m, x_and(m, x_le(m, x_idx(m, 0), at), x_lt(m, at, x->in)), w,
+			d64(m, 0));
 	w = t_tensor(m, 2, (Node *[]){o, k}, w);
 	o = x_axis(m, x->out);
 	k = x_axis(m, n);
@@ -352,11 +389,12 @@ resize_antialiased(Resize *r, const Axis *x, Node *t)
 	v = x_cast(m, r->acc, x2(m, O_DIV, x_read(m, w, (Node *[]){o, k}), x_read(m, wsum, &o)));
 	v = x_reduce(m, COMB_SUM, 1, &k, x_mul(m, v, x_cast(m, r->acc, x_read(m, t, idx))));
 	if (c.outside)
-		v = x_select(m, c.outside, x_flt(m, r->acc, attr_float(r->b, "extrapolation_value")), v);
+		v = x_select(m, c.outside,
+			x_flt(m, r->acc, attr_float(r->b, "extrapolation_value")), v);
 	return t_tensor(m, rank, axes, v);
 }
 
-/* ---- resize: sizes --------------------------------------------------------------------------------------- */
+/* ---- resize: sizes --------------------------------------------------------------------------- */
 
 /* A positive float as a ratio of integers; false if they would be too large to multiply with. */
 static bool
@@ -391,11 +429,13 @@ scale_from_float(Module *m, Axis *x, Node *s)
 		return;
 	}
 	x->s = f64(m, s);
-	x->out = computed_index(m, x_cast(m, DT_I64, x1(m, O_FLOOR, x_mul(m, f64(m, x->in), x->s))));
+	x->out = computed_index(m,
+		x_cast(m, DT_I64, x1(m, O_FLOOR, x_mul(m, f64(m, x->in), x->s))));
 	x->out = extent(m, x->out);
 }
 
-/* Sizes that keep the ratio of the sides: the smallest or largest scale for all axes, sizes rounded half up. */
+/* Sizes that keep the ratio of the sides: the smallest or largest scale for all axes, sizes rounded
+ * half up. */
 static void
 keep_ratio(Module *m, Resize *r, Policy policy)
 {
@@ -473,11 +513,14 @@ resize_axes(Build *b, Resize *r)
 	int rank = rank_of(x), n, nroi, nscales, nsizes, i;
 	Policy policy = (Policy)choice(b, "keep_aspect_ratio_policy", policies);
 
-	if ((int)policy < 0 || !axes_list(b, rank, &n, axes) || !list_length(b, b->in[1], "roi", &nroi)
-	 || !list_length(b, b->in[2], "scales", &nscales) || !list_length(b, b->in[3], "sizes", &nsizes))
+	if ((int)policy < 0 || !axes_list(b, rank, &n, axes)
+		|| !list_length(b, b->in[1], "roi", &nroi)
+		|| !list_length(b, b->in[2], "scales", &nscales)
+		|| !list_length(b, b->in[3], "sizes", &nsizes))
 		return false;
 	if ((nscales > 0) == (nsizes > 0) || (nscales + nsizes != n)) {
-		fail(b, "%d scales and %d sizes for %d axes: exactly one list must be given", nscales, nsizes, n);
+		fail(b, "%d scales and %d sizes for %d axes: exactly one list must be given",
+			nscales, nsizes, n);
 		return false;
 	}
 	if (r->coord == TF_CROP && nroi != 2 * n) {
@@ -553,10 +596,11 @@ cast_to_type(Module *m, Node *x, DType d)
 static Node *
 build_resize(Build *b)
 {
-	Resize r = {.b = b, .exclude = attr_int(b, "exclude_outside") != 0, .antialias = attr_int(b, "antialias") != 0,
-		.a = attr_float(b, "cubic_coeff_a")};
+	Resize r = {.b = b, .exclude = attr_int(b, "exclude_outside") != 0,
+		.antialias = attr_int(b, "antialias") != 0, .a = attr_float(b, "cubic_coeff_a")};
 	DType d = dtype_of(b->in[0]);
-	int mode = choice(b, "mode", modes), coord = choice(b, "coordinate_transformation_mode", coords);
+	int mode = choice(b, "mode", modes),
+		coord = choice(b, "coordinate_transformation_mode", coords);
 	int near = choice(b, "nearest_mode", nears);
 
 	if (mode < 0 || coord < 0 || near < 0)
@@ -577,12 +621,19 @@ build_resize(Build *b)
 	return cast_to_type(b->m, resize_all(&r, b->in[0]), d);
 }
 
-/* ---- grids ------------------------------------------------------------------------------------------------ */
+/* ---- grids ----------------------------------------------------------------------------------- */
 
 typedef enum Padding { ZEROS, BORDER, REFLECTION } Padding;
 static const char *const paddings[] = {"zeros", "border", "reflection", NULL};
 
-typedef struct Sample { Module *m; Mode mode; Padding padding; bool corners; DType f; Node *x; } Sample;
+typedef struct Sample {
+	Module *m;
+	Mode mode;
+	Padding padding;
+	bool corners;
+	DType f;               /* of coordinates and weights */
+	Node *x;
+} Sample;
 
 /* v reflected into [lo, hi] as often as it takes. */
 static Node *
@@ -590,7 +641,8 @@ reflect(Sample *s, Node *v, Node *lo, Node *hi)
 {
 	Module *m = s->m;
 	DType d = v->type->dtype;
-	Node *range = x_sub(m, hi, lo), *zero = x_int(m, d, 0), *below = x_lt(m, v, lo), *dist, *n, *rest, *even, *r;
+	Node *range = x_sub(m, hi, lo), *zero = x_int(m, d, 0), *below = x_lt(m, v, lo), *dist, *n,
+		*rest, *even, *r;
 
 	dist = x_select(m, below, x_sub(m, lo, v), x_sub(m, v, hi));
 	n = x1(m, O_TRUNC, x2(m, O_DIV, dist, range));
@@ -606,13 +658,15 @@ static Node *
 pixel(Sample *s, Node *i, Node *dim, Node **in)
 {
 	Module *m = s->m;
-	Node *k, *n = x_cast(m, s->f, dim), *half = x_flt(m, s->f, s->corners ? 0 : 0.5), *one = x_int(m, s->f, 1);
+	Node *k, *n = x_cast(m, s->f, dim), *half = x_flt(m, s->f, s->corners ? 0 : 0.5),
+		*one = x_int(m, s->f, 1);
 
 	if (s->padding == REFLECTION)
 		i = reflect(s, i, x_sub(m, x_int(m, s->f, 0), half),
 			x_sub(m, n, s->corners ? one : half));
 	k = x_cast(m, DT_INDEX, i);
-	*in = s->padding == ZEROS ? x_and(m, x_le(m, x_idx(m, 0), k), x_lt(m, k, dim)) : x_bool(m, true);
+	*in = s->padding == ZEROS ? x_and(m, x_le(m, x_idx(m, 0), k), x_lt(m, k, dim))
+		: x_bool(m, true);
 	return clamp_index(m, k, dim);
 }
 
@@ -659,12 +713,14 @@ static Node *
 grid_place(Sample *s, Node *v, Node *dim)
 {
 	Module *m = s->m;
-	Node *n = x_cast(m, s->f, dim), *one = x_int(m, s->f, 1), *two = x_int(m, s->f, 2), *zero = x_int(m, s->f, 0);
+	Node *n = x_cast(m, s->f, dim), *one = x_int(m, s->f, 1), *two = x_int(m, s->f, 2),
+		*zero = x_int(m, s->f, 0);
 	Node *half = x_flt(m, s->f, s->corners ? 0 : 0.5), *lo = x_sub(m, zero, half), *hi;
 
 	hi = x_sub(m, n, s->corners ? one : half);
 	v = x_add(m, x_cast(m, s->f, v), one);
-	v = s->corners ? x_mul(m, x2(m, O_DIV, v, two), x_sub(m, n, one)) : x2(m, O_DIV, x_sub(m, x_mul(m, v, n), one), two);
+	v = s->corners ? x_mul(m, x2(m, O_DIV, v, two), x_sub(m, n, one))
+		: x2(m, O_DIV, x_sub(m, x_mul(m, v, n), one), two);
 	if (s->mode == NEAREST)
 		v = x1(m, O_RINT, v);
 	if (s->padding == BORDER)
@@ -676,7 +732,8 @@ static Node *
 build_grid_sample(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *grid = b->in[1], *axes[MAX_RANK], *idx[MAX_RANK], *at[MAX_RANK], *in[MAX_RANK], *v;
+	Node *x = b->in[0], *grid = b->in[1], *axes[MAX_RANK], *idx[MAX_RANK], *at[MAX_RANK],
+		*in[MAX_RANK], *v;
 	int rank = rank_of(x), n = rank - 2, i, mode = choice(b, "mode", modes);
 	int padding = choice(b, "padding_mode", paddings);
 	DType d = dtype_of(x);
@@ -686,13 +743,15 @@ build_grid_sample(Build *b)
 	if (mode < 0 || padding < 0)
 		return NULL;
 	if (n < 1 || rank_of(grid) != rank)
-		return fail(b, "a grid of %d dimensions does not fit an operand of %d", rank_of(grid), rank);
-	require(m, x_eq(m, dim_of(grid, rank - 1), x_idx(m, n)), b->loc, "a place in the grid has %s numbers, must have %d",
+		return fail(b, "a grid of %d dimensions does not fit an operand of %d",
+			rank_of(grid), rank);
+	require(m, x_eq(m, dim_of(grid, rank - 1), x_idx(m, n)), b->loc,
+		"a place in the grid has %s numbers, must have %d",
 		expr_print(m, dim_of(grid, rank - 1)), n);
 	if (s.mode != NEAREST && !dt_float(d) && !dt_int(d))
 		return unsupported(b, "elements of type %s cannot be interpolated", dtypes[d].text);
-	require(m, x_eq(m, dim_of(x, 0), dim_of(grid, 0)), b->loc, "the batch is %s and %s", expr_print(m, dim_of(x, 0)),
-		expr_print(m, dim_of(grid, 0)));
+	require(m, x_eq(m, dim_of(x, 0), dim_of(grid, 0)), b->loc, "the batch is %s and %s",
+		expr_print(m, dim_of(x, 0)), expr_print(m, dim_of(grid, 0)));
 	for (i = 0; i < rank; i++)
 		axes[i] = x_axis(m, i < 2 ? dim_of(x, i) : dim_of(grid, i - 1));
 	in[0] = idx[0] = axes[0];
@@ -700,7 +759,8 @@ build_grid_sample(Build *b)
 	for (i = 0; i < n; i++)
 		in[i + 1] = axes[i + 2];
 	for (i = 0; i < n; i++) {
-		in[rank - 1] = x_idx(m, n - 1 - i);          /* a grid's last dimension goes from the innermost axis out */
+		/* a grid's last dimension goes from the innermost axis out */
+		in[rank - 1] = x_idx(m, n - 1 - i);
 		at[i] = grid_place(&s, x_read(m, grid, in), dim_of(x, i + 2));
 	}
 	v = sample(&s, 0, at, idx, x_bool(m, true));
@@ -722,7 +782,8 @@ build_affine_grid(Build *b)
 		return NULL;
 	n = k - 2;
 	if ((n != 2 && n != 3) || rank_of(theta) != 3)
-		return fail(b, "size has %d entries, theta %d dimensions; needed are 4 or 5, and 3", k, rank_of(theta));
+		return fail(b, "size has %d entries, theta %d dimensions; needed are 4 or 5, and 3",
+			k, rank_of(theta));
 	axes[0] = x_axis(m, dim_of(theta, 0));
 	for (i = 0; i < n; i++)
 		axes[i + 1] = x_axis(m, extent(m, size[i + 2]));
@@ -733,13 +794,16 @@ build_affine_grid(Build *b)
 		idx[2] = x_idx(m, i);
 		v = x_cast(m, f, x_read(m, theta, idx));
 		if (i < n) {
-			Node *o = x_cast(m, f, axes[n - i]), *dim = x_cast(m, f, axes[n - i]->in[0]), *two = x_int(m, f, 2);
+			Node *o = x_cast(m, f, axes[n - i]),
+				*dim = x_cast(m, f, axes[n - i]->in[0]), *two = x_int(m, f, 2);
 			Node *one = x_int(m, f, 1), *pos;
 			step = corners ? x_sub(m, dim, one) : dim;
 			pos = corners ? x_mul(m, o, two) : x_add(m, x_mul(m, o, two), one);
 			pos = x_sub(m, x2(m, O_DIV, pos, step), one);
-			if (corners)                                 /* one element lies at the first corner */
-				pos = x_select(m, x_lt(m, x_int(m, f, 0), step), pos, x_int(m, f, -1));
+			/* one element lies at the first corner */
+			if (corners)
+				pos = x_select(m, x_lt(m, x_int(m, f, 0), step), pos,
+					x_int(m, f, -1));
 			v = x_mul(m, v, pos);
 		}
 		r = r ? x_add(m, r, v) : v;
@@ -747,7 +811,7 @@ build_affine_grid(Build *b)
 	return t_tensor(m, n + 2, axes, x_cast(m, d, r));
 }
 
-/* ---- regions of interest ------------------------------------------------------------------------------------ */
+/* ---- regions of interest --------------------------------------------------------------------- */
 
 typedef struct Roi { Node *low, *high, *wl, *wh, *in; } Roi;
 
@@ -756,7 +820,8 @@ static Roi
 roi_taps(Module *m, Node *v, Node *dim)
 {
 	DType f = v->type->dtype;
-	Node *n = x_cast(m, f, dim), *zero = x_int(m, f, 0), *one = x_int(m, f, 1), *last = x_addi(m, dim, -1), *end;
+	Node *n = x_cast(m, f, dim), *zero = x_int(m, f, 0), *one = x_int(m, f, 1),
+		*last = x_addi(m, dim, -1), *end;
 	Roi r;
 
 	r.in = x_and(m, x_le(m, x_int(m, f, -1), v), x_le(m, v, n));
@@ -774,26 +839,33 @@ static Node *
 build_roi_align(Build *b)
 {
 	Module *m = b->m;
-	static const char *const frames[] = {"half_pixel", "output_half_pixel", NULL}, *const kinds[] = {"avg", "max", NULL};
-	Node *x = b->in[0], *rois = b->in[1], *a[4], *red[2], *idx[4], *pos[2], *grid[2], *v, *w, *sum = NULL, *count;
+	static const char *const frames[] = {"half_pixel", "output_half_pixel", NULL},
+		*const kinds[] = {"avg", "max", NULL};
+	Node *x = b->in[0], *rois = b->in[1], *a[4], *red[2], *idx[4], *pos[2], *grid[2], *v, *w,
+		*sum = NULL, *count;
 	DType d = dtype_of(x), f = d == DT_F64 ? DT_F64 : DT_F32;
-	int half = choice(b, "coordinate_transformation_mode", frames), kind = choice(b, "mode", kinds), i, k;
-	int64_t sampling = attr_int(b, "sampling_ratio"), size[2] = {attr_int(b, "output_height"), attr_int(b, "output_width")};
+	int half = choice(b, "coordinate_transformation_mode", frames),
+		kind = choice(b, "mode", kinds), i, k;
+	int64_t sampling = attr_int(b, "sampling_ratio"),
+		size[2] = {attr_int(b, "output_height"), attr_int(b, "output_width")};
 	Node *off, *scale, *one = x_int(m, f, 1);
 	Roi tap[2];
 
 	if (half < 0 || kind < 0)
 		return NULL;
 	if (rank_of(x) != 4 || rank_of(rois) != 2 || size[0] < 1 || size[1] < 1)
-		return fail(b, "the operands have %d and %d dimensions, must have 4 and 2", rank_of(x), rank_of(rois));
+		return fail(b, "the operands have %d and %d dimensions, must have 4 and 2",
+			rank_of(x), rank_of(rois));
 	off = x_flt(m, f, half == 0 ? 0.5 : 0);
 	scale = x_flt(m, f, (float)attr_float(b, "spatial_scale"));
 	a[0] = x_axis(m, dim_of(rois, 0));
 	a[1] = x_axis(m, dim_of(x, 1));
 	for (i = 0; i < 2; i++)
 		a[i + 2] = x_axis(m, x_idx(m, size[i]));
-	for (i = 0; i < 2; i++) {                            /* height, then width; a roi is x1 y1 x2 y2 */
-		Node *lo = x_read(m, rois, (Node *[]){a[0], x_idx(m, 1 - i)}), *hi = x_read(m, rois, (Node *[]){a[0], x_idx(m, 3 - i)});
+	/* height, then width; a roi is x1 y1 x2 y2 */
+	for (i = 0; i < 2; i++) {
+		Node *lo = x_read(m, rois, (Node *[]){a[0], x_idx(m, 1 - i)}),
+			*hi = x_read(m, rois, (Node *[]){a[0], x_idx(m, 3 - i)});
 		Node *len, *bin, *n;
 		lo = x_sub(m, x_mul(m, x_cast(m, f, lo), scale), off);
 		hi = x_sub(m, x_mul(m, x_cast(m, f, hi), scale), off);
@@ -801,11 +873,13 @@ build_roi_align(Build *b)
 		if (half != 0)
 			len = x_max(m, len, one);
 		bin = x2(m, O_DIV, len, x_int(m, f, size[i]));
-		grid[i] = sampling > 0 ? x_idx(m, sampling) : x_max(m, x_cast(m, DT_INDEX, x1(m, O_CEIL, bin)), x_idx(m, 0));
+		grid[i] = sampling > 0 ? x_idx(m, sampling)
+			: x_max(m, x_cast(m, DT_INDEX, x1(m, O_CEIL, bin)), x_idx(m, 0));
 		red[i] = x_axis(m, grid[i]);
 		n = x_cast(m, f, grid[i]);
 		pos[i] = x_add(m, x_add(m, lo, x_mul(m, x_cast(m, f, a[i + 2]), bin)),
-			x2(m, O_DIV, x_mul(m, x_add(m, x_cast(m, f, red[i]), x_flt(m, f, 0.5)), bin), n));
+			x2(m, O_DIV,
+			x_mul(m, x_add(m, x_cast(m, f, red[i]), x_flt(m, f, 0.5)), bin), n));
 		tap[i] = roi_taps(m, pos[i], dim_of(x, i + 2));
 	}
 	idx[0] = x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, b->in[2], a)), dim_of(x, 0));
@@ -827,7 +901,7 @@ build_roi_align(Build *b)
 	return t_tensor(m, 4, a, x_cast(m, d, v));
 }
 
-/* ---- window functions ----------------------------------------------------------------------------------------- */
+/* ---- window functions ------------------------------------------------------------------------ */
 
 /* a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n), in f32. */
 static Node *
@@ -835,15 +909,18 @@ window(Build *b, double a0, double a1, double a2)
 {
 	Module *m = b->m;
 	DType d = dtype_of_onnx((int)attr_int(b, "output_datatype")), f = DT_F32;
-	Node *n = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[0]))), *i = x_axis(m, n), *w, *v;
+	Node *n = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[0]))), *i = x_axis(m, n), *w,
+		*v;
 
 	if (d == DT_NONE || (!dt_float(d) && !dt_int(d)))
-		return fail(b, "output_datatype %lld is no number", (long long)attr_int(b, "output_datatype"));
+		return fail(b, "output_datatype %lld is no number",
+			(long long)attr_int(b, "output_datatype"));
 	w = x_cast(m, f, attr_int(b, "periodic") ? n : x_addi(m, n, -1));
 	w = x_mul(m, x_cast(m, f, i), x2(m, O_DIV, x_flt(m, f, 2 * M_PI), w));
 	v = x_sub(m, x_flt(m, f, a0), x_mul(m, x_flt(m, f, a1), x1(m, O_COS, w)));
 	if (a2 != 0)
-		v = x_add(m, v, x_mul(m, x_flt(m, f, a2), x1(m, O_COS, x_mul(m, w, x_int(m, f, 2)))));
+		v = x_add(m, v,
+			x_mul(m, x_flt(m, f, a2), x1(m, O_COS, x_mul(m, w, x_int(m, f, 2)))));
 	return t_tensor(m, 1, &i, x_cast(m, d, v));
 }
 
@@ -854,17 +931,24 @@ static Node *build_hamming(Build *b)  { return window(b, 25.0 / 46, 21.0 / 46, 0
 #define WINDOW "(size: idx) {output_datatype: int = 1, periodic: int = 1} -> y"
 
 const Op ops_resize[] = {
-	BUILD("resize", "Resize", 19, "(x: any, roi: float?, scales: f32?, sizes: i64?) {antialias: int = 0, axes: ints?,"
-		" coordinate_transformation_mode: str = \"half_pixel\", cubic_coeff_a: float = -0.75, exclude_outside: int = 0,"
-		" extrapolation_value: float = 0, keep_aspect_ratio_policy: str = \"stretch\", mode: str = \"nearest\","
-		" nearest_mode: str = \"round_prefer_floor\"} -> y", build_resize, "resampled to another size"),
-	BUILD("grid_sample", "GridSample", 22, "(x: any, grid: float) {align_corners: int = 0, mode: str = \"linear\","
-		" padding_mode: str = \"zeros\"} -> y", build_grid_sample, "sampled at given places"),
-	BUILD("affine_grid", "AffineGrid", 20, "(theta: float, size: i64) {align_corners: int = 0} -> grid",
-		build_affine_grid, "the places of a transformed image"),
+	BUILD("resize", "Resize", 19,
+		"(x: any, roi: float?, scales: f32?, sizes: i64?) {antialias: int = 0, axes: ints?,"
+		" coordinate_transformation_mode: str = \"half_pixel\","
+		" cubic_coeff_a: float = -0.75, exclude_outside: int = 0,"
+		" extrapolation_value: float = 0, keep_aspect_ratio_policy: str = \"stretch\","
+		" mode: str = \"nearest\", nearest_mode: str = \"round_prefer_floor\"} -> y",
+		build_resize, "resampled to another size"),
+	BUILD("grid_sample", "GridSample", 22,
+		"(x: any, grid: float) {align_corners: int = 0, mode: str = \"linear\","
+		" padding_mode: str = \"zeros\"} -> y", build_grid_sample,
+		"sampled at given places"),
+	BUILD("affine_grid", "AffineGrid", 20,
+		"(theta: float, size: i64) {align_corners: int = 0} -> grid", build_affine_grid,
+		"the places of a transformed image"),
 	BUILD("roi_align", "RoiAlign", 22, "(x: float, rois: x, batch_indices: i64)"
-		" {coordinate_transformation_mode: str = \"half_pixel\", mode: str = \"avg\", output_height: int = 1,"
-		" output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1} -> y", build_roi_align,
+		" {coordinate_transformation_mode: str = \"half_pixel\","
+		" mode: str = \"avg\", output_height: int = 1, output_width: int = 1,"
+		" sampling_ratio: int = 0, spatial_scale: float = 1} -> y", build_roi_align,
 		"regions of an image pooled to one size"),
 	BUILD("blackman_window", "BlackmanWindow", 17, WINDOW, build_blackman, "Blackman's window"),
 	BUILD("hann_window",     "HannWindow",     17, WINDOW, build_hann, "Hann's window"),

@@ -11,7 +11,7 @@
 /* Far beyond any dimension, and far from overflow when a dimension is added. */
 static const int64_t far = (int64_t)1 << 42;
 
-/* ---- what the families share ---------------------------------------------------------------------- */
+/* ---- what the families share ----------------------------------------------------------------- */
 
 static bool
 has_read(Node *e)
@@ -75,7 +75,8 @@ list_arg(Build *b, Node *t, const char *what, int *n, Node ***e)
 	}
 	if (index_elems(b->m, t, n, e))
 		return true;
-	unsupported(b, "the length of %s is known only at run time; fix it with --shape or --freeze", what);
+	unsupported(b, "the length of %s is known only at run time; fix it with --shape or --freeze",
+		what);
 	return false;
 }
 
@@ -85,7 +86,8 @@ x_any_axis(Module *m, Node *axis, int d, int rank)
 	return x_or(m, x_eq(m, axis, x_idx(m, d)), x_eq(m, axis, x_idx(m, d - rank)));
 }
 
-/* The entry of a list for dimension d: that whose axis is d; `none` if there is none. axes NULL: in order. */
+/* The entry of a list for dimension d: that whose axis is d; `none` if there is none. axes NULL: in
+ * order. */
 static Node *
 for_dim(Module *m, int n, Node *const *axes, Node *const *list, int d, int rank, Node *none)
 {
@@ -116,12 +118,14 @@ axes_arg(Build *b, Node *t, const char *attr, int rank, int *n, Node ***axes)
 			(*axes)[i] = x_idx(b->m, v[i]);
 	}
 	for (i = 0; *axes && i < *n; i++)
-		require(b->m, x_and(b->m, x_le(b->m, x_idx(b->m, -rank), (*axes)[i]), x_lt(b->m, (*axes)[i],
-			x_idx(b->m, rank))), b->loc, "an axis is outside [%d, %d]", -rank, rank - 1);
+		require(b->m,
+			x_and(b->m, x_le(b->m, x_idx(b->m, -rank), (*axes)[i]),
+			x_lt(b->m, (*axes)[i], x_idx(b->m, rank))), b->loc,
+			"an axis is outside [%d, %d]", -rank, rank - 1);
 	return true;
 }
 
-/* ---- reshape --------------------------------------------------------------------------------------- */
+/* ---- reshape --------------------------------------------------------------------------------- */
 
 static Node *
 product(Module *m, int n, Node *const *d)
@@ -134,7 +138,8 @@ product(Module *m, int n, Node *const *d)
 	return p;
 }
 
-/* x's indices within a group of its axes that holds the same elements as the group y of the result's. */
+/* x's indices within a group of its axes that holds the same elements as the group y of the
+ * result's. */
 static void
 unravel(Module *m, int nx, Node *const *dims, Node **idx, int ny, Node *const *y)
 {
@@ -178,8 +183,8 @@ next_group(Module *m, int nx, Node *const *dx, int ny, Node *const *y, int *gx, 
 }
 
 /*
- * The elements of x in row-major order as a tensor of other dims. Axes are matched in groups of equal
- * product, so that what does not change keeps its index; extents of 1 belong to no group.
+ * The elements of x in row-major order as a tensor of other dims. Axes are matched in groups of
+ * equal product, so that what does not change keeps its index; extents of 1 belong to no group.
  */
 Node *
 reshape(Module *m, Node *x, int rank, Node *const *dims)
@@ -232,27 +237,31 @@ reshape_dims(Build *b, int n, Node *const *e, Node **dims)
 		size = is_size(e[i]);
 		copied[i] = allowzero || size ? x_bool(m, false) : x_eq(m, e[i], zero);
 		if (i >= rank_of(x)) {
-			require(m, x_not(m, copied[i]), b->loc, "dimension %d of the shape is 0: the operand has only %d",
-				i, rank_of(x));
+			require(m, x_not(m, copied[i]), b->loc,
+				"dimension %d of the shape is 0: the operand has only %d", i,
+				rank_of(x));
 			copied[i] = x_bool(m, false);
 		}
 		free_[i] = size ? x_bool(m, false) : x_eq(m, e[i], minus);
-		require(m, size ? x_le(m, zero, e[i]) : x_le(m, minus, e[i]), b->loc, "dimension %d of the shape is %s", i, expr_print(m, e[i]));
+		require(m, size ? x_le(m, zero, e[i]) : x_le(m, minus, e[i]), b->loc,
+			"dimension %d of the shape is %s", i, expr_print(m, e[i]));
 		nfree = x_add(m, nfree, x_select(m, free_[i], one, zero));
 		if (allowzero)
-			require(m, x_not(m, x_and(m, free_[i], x_eq(m, product(m, n, e), zero))), b->loc,
-				"the shape has both 0 and -1");
-		rest = x_mul(m, rest, x_select(m, x_or(m, copied[i], free_[i]), one, extent(m, e[i])));
+			require(m, x_not(m, x_and(m, free_[i], x_eq(m, product(m, n, e), zero))),
+				b->loc, "the shape has both 0 and -1");
+		rest = x_mul(m, rest,
+			x_select(m, x_or(m, copied[i], free_[i]), one, extent(m, e[i])));
 	}
 	for (i = 0; i < rank_of(x); i++)
-		total = x_mul(m, total, i < n ? x_select(m, copied[i], one, dim_of(x, i)) : dim_of(x, i));
+		total = x_mul(m, total, i < n ? x_select(m, copied[i], one, dim_of(x, i))
+			: dim_of(x, i));
 	require(m, x_le(m, nfree, one), b->loc, "the shape has more than one -1");
 	left = x_named(m, x_fdiv(m, total, rest));
-	require(m, x_eq(m, x_select(m, x_eq(m, nfree, one), x_mul(m, left, rest), rest), total), b->loc,
-		"%s elements cannot take this shape", expr_print(m, numel(m, x)));
+	require(m, x_eq(m, x_select(m, x_eq(m, nfree, one), x_mul(m, left, rest), rest), total),
+		b->loc, "%s elements cannot take this shape", expr_print(m, numel(m, x)));
 	for (i = 0; i < n; i++)
-		dims[i] = x_select(m, free_[i], left, i < rank_of(x) ? x_select(m, copied[i], dim_of(x, i), extent(m, e[i]))
-			: extent(m, e[i]));
+		dims[i] = x_select(m, free_[i], left, i < rank_of(x)
+			? x_select(m, copied[i], dim_of(x, i), extent(m, e[i])) : extent(m, e[i]));
 	return true;
 }
 
@@ -361,7 +370,8 @@ static Node *
 build_unsqueeze(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *old[MAX_RANK], *rank[MAX_RANK], *axes[MAX_RANK], *idx[MAX_RANK], **e, *dim;
+	Node *x = b->in[0], *old[MAX_RANK], *rank[MAX_RANK], *axes[MAX_RANK], *idx[MAX_RANK], **e,
+		*dim;
 	int n, r = rank_of(x), i, k, d;
 
 	if (!list_arg(b, b->in[1], "axes", &n, &e))
@@ -374,8 +384,9 @@ build_unsqueeze(Build *b)
 			old[k] = x_and(m, old[k], x_not(m, x_any_axis(m, e[i], k, r + n)));
 	}
 	for (i = 0; i < n; i++)
-		require(m, x_and(m, x_le(m, x_idx(m, -r - n), e[i]), x_lt(m, e[i], x_idx(m, r + n))), b->loc,
-			"an axis is outside [%d, %d]", -r - n, r + n - 1);
+		require(m,
+			x_and(m, x_le(m, x_idx(m, -r - n), e[i]), x_lt(m, e[i], x_idx(m, r + n))),
+			b->loc, "an axis is outside [%d, %d]", -r - n, r + n - 1);
 	ranks(m, r + n, old, rank);
 	for (k = d = 0; k < r + n; k++)
 		d += is_intv(old[k], 1);
@@ -384,7 +395,8 @@ build_unsqueeze(Build *b)
 	for (k = 0; k < r + n; k++) {
 		dim = x_idx(m, 1);
 		for (d = 0; d < r; d++)
-			dim = x_select(m, x_and(m, old[k], x_eq(m, rank[k], x_idx(m, d))), dim_of(x, d), dim);
+			dim = x_select(m, x_and(m, old[k], x_eq(m, rank[k], x_idx(m, d))),
+				dim_of(x, d), dim);
 		axes[k] = x_axis(m, dim);
 	}
 	for (d = 0; d < r; d++)
@@ -392,13 +404,14 @@ build_unsqueeze(Build *b)
 	return t_tensor(m, r + n, axes, x_read(m, x, idx));
 }
 
-/* ---- dims as values ------------------------------------------------------------------------------------ */
+/* ---- dims as values -------------------------------------------------------------------------- */
 
 static Node *
 build_shape(Build *b)
 {
 	Node *x = b->in[0];
-	int64_t start = attr_int(b, "start"), end = attr_find(b->attrs, "end") ? attr_int(b, "end") : rank_of(x);
+	int64_t start = attr_int(b, "start"), end = attr_find(b->attrs, "end") ? attr_int(b, "end")
+		: rank_of(x);
 	int64_t n = rank_of(x);
 
 	start = start < 0 ? start + n : start;
@@ -416,7 +429,7 @@ build_size(Build *b)
 	return t_scalar_expr(b->m, DT_I64, numel(b->m, b->in[0]));
 }
 
-/* ---- transpose, expand, tile ------------------------------------------------------------------------------ */
+/* ---- transpose, expand, tile ----------------------------------------------------------------- */
 
 static Node *
 build_transpose(Build *b)
@@ -477,7 +490,7 @@ build_tile(Build *b)
 	return t_tensor(m, n, axes, x_read(m, x, idx));
 }
 
-/* ---- concat, split, slice, pad ------------------------------------------------------------------------------ */
+/* ---- concat, split, slice, pad --------------------------------------------------------------- */
 
 typedef struct Part { Node *x, *from; } Part;      /* a tensor and the first index it stands at */
 
@@ -488,7 +501,8 @@ concat_read(Module *m, int n, const Part *p, int axis, int rank, Node *const *ax
 	Node *idx[MAX_RANK];
 
 	if (n > 1)
-		return x_select(m, x_lt(m, axes[axis], p[n / 2].from), concat_read(m, n / 2, p, axis, rank, axes),
+		return x_select(m, x_lt(m, axes[axis], p[n / 2].from),
+			concat_read(m, n / 2, p, axis, rank, axes),
 			concat_read(m, n - n / 2, p + n / 2, axis, rank, axes));
 	memcpy(idx, axes, sizeof *idx * (size_t)rank);
 	idx[axis] = x_sub(m, axes[axis], p->from);
@@ -510,13 +524,14 @@ build_concat(Build *b)
 		if (!b->in[i])
 			continue;
 		if (rank_of(b->in[i]) != rank)
-			return fail(b, "operand %d has %d dimensions, the first %d", i, rank_of(b->in[i]), rank);
+			return fail(b, "operand %d has %d dimensions, the first %d", i,
+				rank_of(b->in[i]), rank);
 		for (k = 0; k < rank; k++) {
 			if (k == axis)
 				continue;
 			require(m, x_eq(m, dims[k], dim_of(b->in[i], k)), b->loc,
-				"operand %d has %s at dimension %d, the first %s", i, expr_print(m, dim_of(b->in[i], k)), k,
-				expr_print(m, dims[k]));
+				"operand %d has %s at dimension %d, the first %s", i,
+				expr_print(m, dim_of(b->in[i], k)), k, expr_print(m, dims[k]));
 			if (dim_of(b->in[i], k)->code == O_NUM)
 				dims[k] = dim_of(b->in[i], k);
 		}
@@ -565,8 +580,8 @@ build_split(Build *b)
 			return fail(b, "%d results", n);
 		chunk = x_ceildiv(m, dim, x_idx(m, n));
 		if (is_int(dim, &d) && (n - 1) * ((d + n - 1) / n) > d)
-			return fail(b, "%lld elements cannot be split into %d parts of %lld", (long long)d, n,
-				(long long)((d + n - 1) / n));
+			return fail(b, "%lld elements cannot be split into %d parts of %lld",
+				(long long)d, n, (long long)((d + n - 1) / n));
 		e = NEWN(m, Node *, n);
 		for (i = 0; i < n; i++)
 			e[i] = i + 1 < n ? chunk : x_sub(m, dim, x_muli(m, chunk, n - 1));
@@ -579,8 +594,8 @@ build_split(Build *b)
 		out[i] = part_of(m, x, axis, from, length);
 		from = x_add(m, from, length);
 	}
-	require(m, x_eq(m, from, dim), b->loc, "the parts have %s elements together, the axis %s", expr_print(m, from),
-		expr_print(m, dim));
+	require(m, x_eq(m, from, dim), b->loc, "the parts have %s elements together, the axis %s",
+		expr_print(m, from), expr_print(m, dim));
 	return t_tuple(m, n, out);
 }
 
@@ -613,10 +628,12 @@ build_slice(Build *b)
 	int rank = rank_of(x), n, ne, na, ns, d, i;
 
 	if (!list_arg(b, b->in[1], "starts", &n, &st) || !list_arg(b, b->in[2], "ends", &ne, &en)
-	 || !axes_arg(b, b->in[3], NULL, rank, &na, &ax) || (b->in[4] && !list_arg(b, b->in[4], "steps", &ns, &sp)))
+		|| !axes_arg(b, b->in[3], NULL, rank, &na, &ax)
+		|| (b->in[4] && !list_arg(b, b->in[4], "steps", &ns, &sp)))
 		return NULL;
 	if (ne != n || (ax && na != n) || (sp && ns != n) || n > rank)
-		return fail(b, "starts, ends, axes and steps must have one length, at most %d", rank);
+		return fail(b, "starts, ends, axes and steps must have one length, at most %d",
+			rank);
 	for (i = 0; i < n; i++) {
 		st[i] = saturate(m, st[i]);
 		en[i] = saturate(m, en[i]);
@@ -628,8 +645,8 @@ build_slice(Build *b)
 	for (d = 0; d < rank; d++) {
 		Node *dim = dim_of(x, d), *one = x_idx(m, 1), *first, *count, *step;
 		step = sp ? for_dim(m, n, ax, sp, d, rank, one) : one;
-		slice_axis(m, dim, for_dim(m, n, ax, st, d, rank, x_idx(m, 0)), for_dim(m, n, ax, en, d, rank, dim), step,
-			&first, &count);
+		slice_axis(m, dim, for_dim(m, n, ax, st, d, rank, x_idx(m, 0)),
+			for_dim(m, n, ax, en, d, rank, dim), step, &first, &count);
 		axes[d] = x_axis(m, count);
 		idx[d] = x_add(m, first, x_mul(m, axes[d], step));
 	}
@@ -650,10 +667,12 @@ pad_index(Module *m, PadMode mode, Node *i, Node *dim, Node *begin, Node *end)
 	case PAD_WRAP:
 		return x_mod(m, i, dim);
 	case PAD_REFLECT:
-		if (prove_le(m, begin, last) && prove_le(m, end, last)) {      /* mirrored once at most */
+		/* mirrored once at most */
+		if (prove_le(m, begin, last) && prove_le(m, end, last)) {
 			if (!is_intv(begin, 0))
 				i = x1(m, O_ABS, i);
-			return is_intv(end, 0) ? i : x_sub(m, last, x1(m, O_ABS, x_sub(m, last, i)));
+			return is_intv(end, 0) ? i
+				: x_sub(m, last, x1(m, O_ABS, x_sub(m, last, i)));
 		}
 		t = x_mod(m, i, x_muli(m, last, 2));
 		return x_min(m, t, x_sub(m, x_muli(m, last, 2), t));
@@ -682,7 +701,8 @@ static Node *
 build_pad(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], **pads, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true), *zero = x_idx(m, 0), *v;
+	Node *x = b->in[0], **pads, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true),
+		*zero = x_idx(m, 0), *v;
 	int rank = rank_of(x), n, na = rank, d;
 	PadMode mode;
 
@@ -695,7 +715,8 @@ build_pad(Build *b)
 		pads[d] = saturate(m, pads[d]);
 	for (d = 0; d < rank; d++) {
 		Node *dim = dim_of(x, d), *begin = for_dim(m, na, ax, pads, d, rank, zero);
-		Node *end = for_dim(m, na, ax, pads + na, d, rank, zero), *size = x_add(m, x_add(m, dim, begin), end);
+		Node *end = for_dim(m, na, ax, pads + na, d, rank, zero),
+			*size = x_add(m, x_add(m, dim, begin), end);
 		require(m, x_le(m, zero, size), b->loc, "dimension %d becomes negative", d);
 		axes[d] = x_axis(m, extent(m, size));
 		idx[d] = x_sub(m, axes[d], begin);
@@ -712,24 +733,29 @@ static Node *
 build_center_crop_pad(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], **e, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true), *zero = x_idx(m, 0);
+	Node *x = b->in[0], **e, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true),
+		*zero = x_idx(m, 0);
 	int rank = rank_of(x), n, na = rank, d;
 
-	if (!list_arg(b, b->in[1], "the shape", &n, &e) || !axes_arg(b, NULL, "axes", rank, &na, &ax))
+	if (!list_arg(b, b->in[1], "the shape", &n, &e)
+		|| !axes_arg(b, NULL, "axes", rank, &na, &ax))
 		return NULL;
 	if (n != na)
 		return fail(b, "%d sizes for %d axes", n, na);
 	for (d = 0; d < rank; d++) {
 		Node *dim = dim_of(x, d), *size = extent(m, for_dim(m, n, ax, e, d, rank, dim));
-		Node *crop = x_fdiv(m, x_sub(m, dim, size), x_idx(m, 2)), *pad = x_fdiv(m, x_sub(m, size, dim), x_idx(m, 2));
+		Node *crop = x_fdiv(m, x_sub(m, dim, size), x_idx(m, 2)),
+			*pad = x_fdiv(m, x_sub(m, size, dim), x_idx(m, 2));
 		axes[d] = x_axis(m, size);
-		idx[d] = x_add(m, axes[d], x_select(m, x_lt(m, dim, size), x_sub(m, zero, pad), crop));
+		idx[d] = x_add(m, axes[d],
+			x_select(m, x_lt(m, dim, size), x_sub(m, zero, pad), crop));
 		in = x_and(m, in, x_and(m, x_le(m, zero, idx[d]), x_lt(m, idx[d], dim)));
 	}
-	return t_tensor(m, rank, axes, x_select(m, in, x_read(m, x, idx), x_int(m, dtype_of(x), 0)));
+	return t_tensor(m, rank, axes,
+		x_select(m, in, x_read(m, x, idx), x_int(m, dtype_of(x), 0)));
 }
 
-/* ---- making tensors ------------------------------------------------------------------------------------------ */
+/* ---- making tensors -------------------------------------------------------------------------- */
 
 static Node *
 build_constant_of_shape(Build *b)
@@ -750,7 +776,8 @@ build_constant_of_shape(Build *b)
 	return t_tensor(m, n, axes, v);
 }
 
-/* An index expression for a scalar that kernels compute: read from a tensor unless it is a constant. */
+/* An index expression for a scalar that kernels compute: read from a tensor unless it is a
+ * constant. */
 Node *
 computed_index(Module *m, Node *scalar)
 {
@@ -786,7 +813,8 @@ build_range(Build *b)
 			x_ceildiv(m, x_sub(m, x[0], x[1]), x_sub(m, zero, x[2])));
 	}
 	axis = x_axis(m, x_max(m, n, x_idx(m, 0)));
-	return t_tensor(m, 1, &axis, x_cast(m, d, x_add(m, v[0], x_mul(m, x_cast(m, c, axis), v[2]))));
+	return t_tensor(m, 1, &axis,
+		x_cast(m, d, x_add(m, v[0], x_mul(m, x_cast(m, c, axis), v[2]))));
 }
 
 static Node *
@@ -794,14 +822,16 @@ build_eye_like(Build *b)
 {
 	Module *m = b->m;
 	Node *x = b->in[0], *axes[2];
-	DType d = attr_find(b->attrs, "dtype") ? dtype_of_onnx((int)attr_int(b, "dtype")) : dtype_of(x);
+	DType d = attr_find(b->attrs, "dtype") ? dtype_of_onnx((int)attr_int(b, "dtype"))
+		: dtype_of(x);
 
 	if (rank_of(x) != 2)
 		return fail(b, "the operand has %d dimensions, must have 2", rank_of(x));
 	if (d == DT_NONE || dtypes[d].bits == 0)
 		return fail(b, "unknown element type");
 	axes_new(m, 2, x->type->dims, axes);
-	return t_tensor(m, 2, axes, x_select(m, x_eq(m, x_sub(m, axes[1], axes[0]), x_idx(m, attr_int(b, "k"))),
+	return t_tensor(m, 2, axes,
+		x_select(m, x_eq(m, x_sub(m, axes[1], axes[0]), x_idx(m, attr_int(b, "k"))),
 		x_int(m, d, 1), x_int(m, d, 0)));
 }
 
@@ -818,10 +848,11 @@ build_trilu(Build *b)
 	axes_new(m, rank, x->type->dims, axes);
 	diff = x_sub(m, axes[rank - 1], axes[rank - 2]);
 	in = attr_int(b, "upper") ? x_le(m, k, diff) : x_le(m, diff, k);
-	return t_tensor(m, rank, axes, x_select(m, in, x_read(m, x, axes), x_int(m, dtype_of(x), 0)));
+	return t_tensor(m, rank, axes,
+		x_select(m, in, x_read(m, x, axes), x_int(m, dtype_of(x), 0)));
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static bool
 block_args(Build *b, int64_t *bs, bool *crd)
@@ -854,8 +885,9 @@ build_depth_to_space(Build *b)
 	bs = x_idx(m, size);
 	memcpy(d, x->type->dims, sizeof d);
 	block = x_mul(m, bs, bs);
-	require(m, x_eq(m, x_mod(m, d[1], block), x_idx(m, 0)), b->loc, "%s channels are no multiple of %lld squared",
-		expr_print(m, d[1]), (long long)size);
+	require(m, x_eq(m, x_mod(m, d[1], block), x_idx(m, 0)), b->loc,
+		"%s channels are no multiple of %lld squared", expr_print(m, d[1]),
+		(long long)size);
 	d[1] = x_fdiv(m, d[1], block);
 	d[2] = x_mul(m, d[2], bs);
 	d[3] = x_mul(m, d[3], bs);
@@ -887,8 +919,8 @@ build_space_to_depth(Build *b)
 	block = x_mul(m, bs, bs);
 	memcpy(d, x->type->dims, sizeof d);
 	for (i = 2; i < 4; i++) {
-		require(m, x_eq(m, x_mod(m, d[i], bs), x_idx(m, 0)), b->loc, "%s is no multiple of %lld",
-			expr_print(m, d[i]), (long long)size);
+		require(m, x_eq(m, x_mod(m, d[i], bs), x_idx(m, 0)), b->loc,
+			"%s is no multiple of %lld", expr_print(m, d[i]), (long long)size);
 		d[i] = x_fdiv(m, d[i], bs);
 	}
 	d[1] = x_mul(m, d[1], block);
@@ -917,8 +949,11 @@ build_reverse_sequence(Build *b)
 	int rank = rank_of(x), batch, time;
 
 	if (rank < 2 || rank_of(b->in[1]) != 1)
-		return fail(b, "the operand has %d dimensions, sequence_lens %d; needed are 2 and 1", rank, rank_of(b->in[1]));
-	if ((batch = axis_attr(b, "batch_axis", rank)) < 0 || (time = axis_attr(b, "time_axis", rank)) < 0)
+		return fail(b,
+			"the operand has %d dimensions, sequence_lens %d; needed are 2 and 1", rank,
+			rank_of(b->in[1]));
+	if ((batch = axis_attr(b, "batch_axis", rank)) < 0
+		|| (time = axis_attr(b, "time_axis", rank)) < 0)
 		return NULL;
 	if (batch == time)
 		return fail(b, "batch_axis and time_axis are both %d", batch);
@@ -926,11 +961,12 @@ build_reverse_sequence(Build *b)
 	memcpy(idx, axes, sizeof *idx * (size_t)rank);
 	t = axes[time];
 	len = x_cast(m, DT_INDEX, x_read(m, b->in[1], &axes[batch]));
-	idx[time] = x_select(m, x_lt(m, t, len), x2(m, O_BOUND, x_sub(m, x_addi(m, len, -1), t), dim_of(x, time)), t);
+	idx[time] = x_select(m, x_lt(m, t, len),
+		x2(m, O_BOUND, x_sub(m, x_addi(m, len, -1), t), dim_of(x, time)), t);
 	return t_tensor(m, rank, axes, x_read(m, x, idx));
 }
 
-/* ---- Col2Im ------------------------------------------------------------------------------------------------------ */
+/* ---- Col2Im ---------------------------------------------------------------------------------- */
 
 bool
 spatial_attr(Build *b, const char *name, int n, int64_t none, int64_t *v)
@@ -948,20 +984,24 @@ spatial_attr(Build *b, const char *name, int n, int64_t none, int64_t *v)
 	return true;
 }
 
-/* Each pixel sums the entries of the columns that cover it: over the kernel, where the window's place is whole. */
+/* Each pixel sums the entries of the columns that cover it: over the kernel, where the window's
+ * place is whole. */
 static Node *
 build_col2im(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], **image, **block, *axes[MAX_RANK], *red[MAX_RANK], *idx[3], *zero = x_idx(m, 0);
+	Node *x = b->in[0], **image, **block, *axes[MAX_RANK], *red[MAX_RANK], *idx[3],
+		*zero = x_idx(m, 0);
 	Node *in = x_bool(m, true), *kflat = zero, *lflat = zero, *ksize, *v;
 	int64_t dil[MAX_RANK], pads[2 * MAX_RANK], str[MAX_RANK];
 	int n, nk, i;
 
-	if (!list_arg(b, b->in[1], "image_shape", &n, &image) || !list_arg(b, b->in[2], "block_shape", &nk, &block))
+	if (!list_arg(b, b->in[1], "image_shape", &n, &image)
+		|| !list_arg(b, b->in[2], "block_shape", &nk, &block))
 		return NULL;
 	if (rank_of(x) != 3 || n != nk || n + 2 > MAX_RANK)
-		return fail(b, "the operand has %d dimensions, the image %d, the block %d", rank_of(x), n, nk);
+		return fail(b, "the operand has %d dimensions, the image %d, the block %d",
+			rank_of(x), n, nk);
 	if (!spatial_attr(b, "dilations", n, 1, dil) || !spatial_attr(b, "pads", 2 * n, 0, pads)
 	 || !spatial_attr(b, "strides", n, 1, str))
 		return NULL;
@@ -974,7 +1014,8 @@ build_col2im(Build *b)
 		red[i] = x_axis(m, k);
 		off = x_sub(m, x_addi(m, axes[i + 2], pads[i]), x_muli(m, red[i], dil[i]));
 		place = x_fdiv(m, off, x_idx(m, str[i]));
-		places = x_sub(m, x_addi(m, size, pads[i] + pads[n + i] - 1), x_muli(m, x_addi(m, k, -1), dil[i]));
+		places = x_sub(m, x_addi(m, size, pads[i] + pads[n + i] - 1),
+			x_muli(m, x_addi(m, k, -1), dil[i]));
 		places = x_addi(m, x_fdiv(m, places, x_idx(m, str[i])), 1);
 		in = x_and(m, in, x_eq(m, x_mod(m, off, x_idx(m, str[i])), zero));
 		in = x_and(m, in, x_and(m, x_le(m, zero, place), x_lt(m, place, places)));
@@ -989,39 +1030,58 @@ build_col2im(Build *b)
 }
 
 const Op ops_shape[] = {
-	BUILD("reshape",     "Reshape",   25, "(x: any, shape: i64) {allowzero: int = 0} -> y", build_reshape,
-		"the same elements in other dims"),
-	BUILD("flatten",     "Flatten",   25, "(x: any) {axis: int = 1} -> y", build_flatten, "two dims, split at an axis"),
-	BUILD("squeeze",     "Squeeze",   25, "(x: any, axes: i64?) {} -> y", build_squeeze, "drops axes of extent 1"),
-	BUILD("unsqueeze",   "Unsqueeze", 25, "(x: any, axes: i64) {} -> y", build_unsqueeze, "inserts axes of extent 1"),
-	BUILD("shape",       "Shape",     25, "(x: any) {end: int?, start: int = 0} -> y", build_shape, "the dims"),
-	BUILD("size",        "Size",      25, "(x: any) {} -> y", build_size, "the number of elements"),
-	BUILD("transpose",   "Transpose", 25, "(x: any) {perm: ints?} -> y", build_transpose, "permutes axes"),
-	BUILD("expand",      "Expand",    13, "(x: any, shape: i64) {} -> y", build_expand, "broadcasts to a shape"),
-	BUILD("tile",        "Tile",      13, "(x: any, repeats: i64) {} -> y", build_tile, "repeats along each axis"),
-	BUILD("concat",      "Concat",    13, "(x: any, rest: x*) {axis: int} -> y", build_concat, "side by side along an axis"),
-	BUILD("split",       "Split",     18, "(x: any, split: i64?) {axis: int = 0, num_outputs: int?} -> y*", build_split,
+	BUILD("reshape",     "Reshape",   25, "(x: any, shape: i64) {allowzero: int = 0} -> y",
+		build_reshape, "the same elements in other dims"),
+	BUILD("flatten",     "Flatten",   25, "(x: any) {axis: int = 1} -> y", build_flatten,
+		"two dims, split at an axis"),
+	BUILD("squeeze",     "Squeeze",   25, "(x: any, axes: i64?) {} -> y", build_squeeze,
+		"drops axes of extent 1"),
+	BUILD("unsqueeze",   "Unsqueeze", 25, "(x: any, axes: i64) {} -> y", build_unsqueeze,
+		"inserts axes of extent 1"),
+	BUILD("shape",       "Shape",     25, "(x: any) {end: int?, start: int = 0} -> y",
+		build_shape, "the dims"),
+	BUILD("size",        "Size",      25, "(x: any) {} -> y", build_size,
+		"the number of elements"),
+	BUILD("transpose",   "Transpose", 25, "(x: any) {perm: ints?} -> y", build_transpose,
+		"permutes axes"),
+	BUILD("expand",      "Expand",    13, "(x: any, shape: i64) {} -> y", build_expand,
+		"broadcasts to a shape"),
+	BUILD("tile",        "Tile",      13, "(x: any, repeats: i64) {} -> y", build_tile,
+		"repeats along each axis"),
+	BUILD("concat",      "Concat",    13, "(x: any, rest: x*) {axis: int} -> y", build_concat,
+		"side by side along an axis"),
+	BUILD("split",       "Split",     18,
+		"(x: any, split: i64?) {axis: int = 0, num_outputs: int?} -> y*", build_split,
 		"parts along an axis"),
-	BUILD("slice",       "Slice",     13, "(x: any, starts: idx, ends: starts, axes: starts?, steps: starts?) {} -> y",
+	BUILD("slice",       "Slice",     13,
+		"(x: any, starts: idx, ends: starts, axes: starts?, steps: starts?) {} -> y",
 		build_slice, "start:end:step along axes"),
-	BUILD("pad",         "Pad",       25, "(x: any, pads: i64, value: x?, axes: idx?) {mode: str = \"constant\"} -> y",
+	BUILD("pad",         "Pad",       25,
+		"(x: any, pads: i64, value: x?, axes: idx?) {mode: str = \"constant\"} -> y",
 		build_pad, "elements added (or, by negative pads, removed) at the ends of axes"),
-	BUILD("center_crop_pad", "CenterCropPad", 18, "(x: any, shape: idx) {axes: ints?} -> y", build_center_crop_pad,
-		"cropped or padded to a shape around the middle"),
-	BUILD("constant_of_shape", "ConstantOfShape", 25, "(shape: i64) {value: tensor?} -> y", build_constant_of_shape,
-		"one value in every element"),
-	BUILD("range",       "Range",     27, "(start: num, limit: start, delta: start) {stash_type: int = 1} -> y", build_range,
+	BUILD("center_crop_pad", "CenterCropPad", 18, "(x: any, shape: idx) {axes: ints?} -> y",
+		build_center_crop_pad, "cropped or padded to a shape around the middle"),
+	BUILD("constant_of_shape", "ConstantOfShape", 25, "(shape: i64) {value: tensor?} -> y",
+		build_constant_of_shape, "one value in every element"),
+	BUILD("range",       "Range",     27,
+		"(start: num, limit: start, delta: start) {stash_type: int = 1} -> y", build_range,
 		"start, start + delta ... below limit"),
-	BUILD("eye_like",    "EyeLike",   22, "(x: data) {dtype: int?, k: int = 0} -> y", build_eye_like, "ones on a diagonal"),
-	BUILD("trilu",       "Trilu",     14, "(x: any, k: i64?) {upper: int = 1} -> y", build_trilu, "a triangle, zeros elsewhere"),
-	BUILD("depth_to_space", "DepthToSpace", 28, "(x: any) {blocksize: int, mode: str = \"DCR\"} -> y",
-		build_depth_to_space, "channels to blocks of pixels"),
-	BUILD("space_to_depth", "SpaceToDepth", 28, "(x: any) {blocksize: int, mode: str = \"DCR\"} -> y",
-		build_space_to_depth, "blocks of pixels to channels"),
+	BUILD("eye_like",    "EyeLike",   22, "(x: data) {dtype: int?, k: int = 0} -> y",
+		build_eye_like, "ones on a diagonal"),
+	BUILD("trilu",       "Trilu",     14, "(x: any, k: i64?) {upper: int = 1} -> y",
+		build_trilu, "a triangle, zeros elsewhere"),
+	BUILD("depth_to_space", "DepthToSpace", 28,
+		"(x: any) {blocksize: int, mode: str = \"DCR\"} -> y", build_depth_to_space,
+		"channels to blocks of pixels"),
+	BUILD("space_to_depth", "SpaceToDepth", 28,
+		"(x: any) {blocksize: int, mode: str = \"DCR\"} -> y", build_space_to_depth,
+		"blocks of pixels to channels"),
 	BUILD("reverse_sequence", "ReverseSequence", 28,
-		"(x: any, sequence_lens: i64) {batch_axis: int = 1, time_axis: int = 0} -> y", build_reverse_sequence,
+		"(x: any, sequence_lens: i64) {batch_axis: int = 1, time_axis: int = 0} -> y",
+			build_reverse_sequence,
 		"the first elements of each sequence reversed"),
 	BUILD("col2im",      "Col2Im",    18, "(x: num, image_shape: i64, block_shape: i64)"
-		" {dilations: ints?, pads: ints?, strides: ints?} -> y", build_col2im, "columns summed back to an image"),
+		" {dilations: ints?, pads: ints?, strides: ints?} -> y", build_col2im,
+			"columns summed back to an image"),
 	{0}
 };

@@ -1,6 +1,6 @@
 /*
- * What definitions look like: indices that code generation can use. A view of symbolic dims reads by
- * affine indices, shape arithmetic vanishes, a constant axis leaves no select.
+ * What definitions look like: indices that code generation can use. A view of symbolic dims reads
+ * by affine indices, shape arithmetic vanishes, a constant axis leaves no select.
  */
 #include <stdlib.h>
 
@@ -180,8 +180,10 @@ END_TEST
 
 START_TEST(slice_of_table)
 {
-	/* positions[:, :s] of 512 added to [n, s, 8]: the result has s, the table is read at the axis */
-	Node *table = param(2, (Node *[]){x_idx(m, 512), x_idx(m, 8)}), *x = param(3, (Node *[]){n, s, x_idx(m, 8)});
+	/* positions[:, :s] of 512 added to [n, s, 8]: the result has s, the table is read at the
+	 * axis */
+	Node *table = param(2, (Node *[]){x_idx(m, 512), x_idx(m, 8)}),
+		*x = param(3, (Node *[]){n, s, x_idx(m, 8)});
 	Node *zero = t_ints(m, 1, (int64_t[]){0}), *p, *y;
 
 	p = op("slice", 4, (Node *[]){table, zero, sizes(1, &s), zero}, NULL);
@@ -195,10 +197,12 @@ START_TEST(slice_backwards)
 {
 	Node *x = param(1, &s), *y;
 
-	y = op("slice", 5, (Node *[]){x, t_ints(m, 1, (int64_t[]){-1}), t_ints(m, 1, (int64_t[]){INT64_MIN}),
+	y = op("slice", 5,
+		(Node *[]){x, t_ints(m, 1, (int64_t[]){-1}), t_ints(m, 1, (int64_t[]){INT64_MIN}),
 		t_ints(m, 1, (int64_t[]){0}), t_ints(m, 1, (int64_t[]){-1})}, NULL);
 	ck_assert_ptr_eq(dim_of(y, 0), s);
-	ck_assert_str_eq(read_index(y, 0), expr_print(m, x_sub(m, x_addi(m, s, -1), x_sym(m, "a0", 0, INT32_MAX))));
+	ck_assert_str_eq(read_index(y, 0),
+		expr_print(m, x_sub(m, x_addi(m, s, -1), x_sym(m, "a0", 0, INT32_MAX))));
 }
 END_TEST
 
@@ -221,7 +225,8 @@ START_TEST(resize_twice)
 	int64_t four = 4;
 	Node *scales = t_const(m, DT_F32, 1, &four, data_new(m, DT_F32, 4, v));
 
-	y = op("resize", 3, (Node *[]){x, NULL, scales}, "coordinate_transformation_mode=\"asymmetric\", nearest_mode=\"floor\"");
+	y = op("resize", 3, (Node *[]){x, NULL, scales},
+		"coordinate_transformation_mode=\"asymmetric\", nearest_mode=\"floor\"");
 	ck_assert_ptr_eq(dim_of(y, 2), x_muli(m, s, 2));
 	ck_assert_str_eq(read_index(y, 2), "floordiv(a2, 2)");
 	ck_assert_str_eq(read_index(y, 1), "a1");

@@ -1,6 +1,6 @@
 /*
- * The index algebra against plain evaluation: random expressions over axes and symbols are built twice,
- * once by the simplifying constructors and once as a tree, and must agree for random values.
+ * The index algebra against plain evaluation: random expressions over axes and symbols are built
+ * twice, once by the simplifying constructors and once as a tree, and must agree for random values.
  */
 #include <stdlib.h>
 
@@ -50,7 +50,8 @@ static Node *leaf(World *w, Tree *t)
 	return x_idx(w->m, t->c);
 }
 
-/* A divisor, which is positive: division by zero is never evaluated, and simplifies as if it were not. */
+/* A divisor, which is positive: division by zero is never evaluated, and simplifies as if it were
+ * not. */
 static Node *divisor(World *w, Tree **t)
 {
 	Tree *x = *t = NEW(w->m, Tree), *y;
@@ -71,7 +72,8 @@ static Node *divisor(World *w, Tree **t)
 
 static Node *index_of(World *w, int depth, Tree **t)
 {
-	static const OpCode ops[] = {O_ADD, O_ADD, O_SUB, O_MUL, O_FLOORDIV, O_MOD, O_MIN, O_MAX, O_SELECT, O_NUM, O_NEG};
+	static const OpCode ops[] = {O_ADD, O_ADD, O_SUB, O_MUL, O_FLOORDIV, O_MOD, O_MIN, O_MAX,
+		O_SELECT, O_NUM, O_NEG};
 	Node *a, *b, *c;
 
 	*t = NEW(w->m, Tree);
@@ -183,12 +185,16 @@ static void try_expressions(uint32_t seed, int depth)
 		for (int i = 0; i < 12; i++)
 			if (new_values(&w)) {
 				int64_t want = value_of(&w, t), got = node_value(&w, e);
-				ck_assert_msg(got == want, "seed %u: %s is %lld, expected %lld, for n=%lld k=%lld z=%lld "
-					"axes %lld %lld %lld %lld", seed, expr_print(w.m, e), (long long)got, (long long)want,
-					(long long)w.value[0], (long long)w.value[1], (long long)w.value[2], (long long)w.value[3],
-					(long long)w.value[4], (long long)w.value[5], (long long)w.value[6]);
-				ck_assert_msg(e->code == O_NUM || (want >= e->lo && want <= e->hi), "seed %u: %s is %lld, outside "
-					"its range", seed, expr_print(w.m, e), (long long)want);
+				ck_assert_msg(got == want,
+					"seed %u: %s is %lld, expected %lld, for n=%lld k=%lld z=%lld "
+					"axes %lld %lld %lld %lld", seed, expr_print(w.m, e),
+					(long long)got, (long long)want, (long long)w.value[0],
+					(long long)w.value[1], (long long)w.value[2],
+					(long long)w.value[3], (long long)w.value[4],
+					(long long)w.value[5], (long long)w.value[6]);
+				ck_assert_msg(e->code == O_NUM || (want >= e->lo && want <= e->hi),
+					"seed %u: %s is %lld, outside " "its range", seed,
+					expr_print(w.m, e), (long long)want);
 			}
 	}
 	module_free(w.m);
