@@ -606,16 +606,23 @@ static void gpu_params(CFn *c, const Kernel *k, const char *name)
 	}
 }
 
-/* Shared memory for the folds of each type: a word for each warp. */
+int cfile_warp(const CFile *f)
+{
+	return f->m->machine && f->m->machine->warp ? f->m->machine->warp : 32;
+}
+
+/* Shared memory for the folds of each type across warps: an element for each warp. */
 static void fold_memory(CFn *c, Region *body)
 {
 	bool done[N_DTYPES] = { false };
+	int64_t width;
 	int n;
 	Node **all = topo_statements(body, &n);
 
 	for (int i = 0; i < n; i++) {
 		DType d = all[i]->type ? all[i]->type->dtype : DT_NONE;
-		if (all[i]->code != O_FOLD || done[d])
+		if (all[i]->code != O_FOLD || done[d] || !is_int(all[i]->in[0]->in[all[i]->in[0]->nin - 1], &width) ||
+				width <= cfile_warp(c->f))
 			continue;
 		done[d] = true;
 		cfn_line(c, "TCC_SHARED(%s, fold_%s, 32);", cstorage(d), cstorage(d));

@@ -37,6 +37,7 @@ void cfile_sim_entry(CFile *, const Kernel *, const char *name);
 /* The host plan as `static int32_t name(TccRun *run)`. */
 void cfile_plan(CFile *, Region *plan, const char *name);
 size_t cfile_size(CFile *);                            /* of the text so far */
+int cfile_warp(const CFile *);                         /* threads that run together */
 /* The text: helpers, then what was printed. malloc'ed; NULL after an error. Frees the file. */
 char *cfile_finish(CFile *, size_t *size);
 /* "Conv 'conv1', Relu 'relu1' and 3 more": at most n nodes, in the arena, fit for a comment. */

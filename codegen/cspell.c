@@ -497,11 +497,18 @@ void cx_element(CFn *c, Node *buf, int n, Node *const *idx)
 	fputc(']', c->o);
 }
 
-/* Shuffles need whole warps, or less than one of a power of two. */
-static bool foldable_block(CFn *c)
+/* Threads that a fold on a GPU goes over: the tile's last extent. */
+static int64_t fold_width(const Node *buf)
 {
-	int block = c->k ? c->k->block : 0, warp = c->f->m->machine ? c->f->m->machine->warp : 32;
-	return block > 0 && (block % warp == 0 || (block < warp && (block & (block - 1)) == 0));
+	int64_t n = 0;
+	return buf->nin && is_int(buf->in[buf->nin - 1], &n) ? n : 0;
+}
+
+/* Shuffles need whole warps, and then all of the block's, or part of one, of a power of two. */
+static bool foldable(CFn *c, const Node *buf)
+{
+	int64_t n = fold_width(buf), warp = cfile_warp(c->f);
+	return n > 0 && n <= warp ? (n & (n - 1)) == 0 : n % warp == 0 && c->k && n == c->k->block;
 }
 
 /* Operands: buffer, axis, indices; the last of these may be the axis itself. */
@@ -512,12 +519,14 @@ static void fold(CFn *c, Node *n)
 	const char *name = map_get(&c->names, buf);
 	char fn[32];
 
-	if (c->f->gpu && !foldable_block(c))
+	if (c->f->gpu && !foldable(c, buf))
 		cfile_error(c->f, "a fold over threads that are no whole warps");
 	snprintf(fn, sizeof fn, "fold_%s", comb_names[n->n]);
 	fprintf(c->o, "%s(", c_help(c->f, fn, buf->type->dtype));
-	if (c->f->gpu)
+	if (c->f->gpu && fold_width(buf) > cfile_warp(c->f))
 		fprintf(c->o, "fold_%s, ", cstorage(buf->type->dtype));
+	else if (c->f->gpu)
+		fputs("0, ", c->o);
 	fputs(name ? name : "?", c->o);
 	for (int k = 2; k < rank + 2; k++) {
 		fputc('[', c->o);
@@ -526,7 +535,7 @@ static void fold(CFn *c, Node *n)
 	}
 	fputs(", ", c->o);
 	if (c->f->gpu)
-		fprintf(c->o, "%d", c->k ? c->k->block : 0);
+		fprintf(c->o, "%lld", (long long)fold_width(buf));
 	else
 		cx(c, buf->in[buf->nin - 1], P_COND);
 	fputc(')', c->o);

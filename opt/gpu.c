@@ -3,15 +3,14 @@
  *
  * map: a thread an element (four where the innermost extent allows 128-bit accesses), consecutive
  * threads on consecutive elements of the result's storage.
- * row: a block an outer point; threads stride along the row; a row's scalars are folded across the
- * block, its other values lie in shared memory (in global memory where they do not fit).
+ * row: gpu_row.c.
  * contract: gpu_contract.c.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
 
-enum { THREADS = 256, SHARED_MAX = 48 * 1024 };
+enum { THREADS = 256 };
 
 static int64_t
 const_or(const Node *e, int64_t other)
@@ -79,6 +78,53 @@ axes_product(Module *m, int n, Node *const *axes)
 	return e;
 }
 
+/* ---- vectors -------------------------------------------------------------------------------------------- */
+
+static int64_t
+gcd(int64_t a, int64_t b)
+{
+	int64_t t;
+
+	while (b)
+		t = a % b, a = b, b = t;
+	return a < 0 ? -a : a;
+}
+
+/* A number that divides the expression whatever its axes and symbols are; 0 if it is 0. */
+static int64_t
+divisor(const Node *e)
+{
+	int64_t v;
+
+	if (is_int(e, &v))
+		return v;
+	switch (e->code) {
+	case O_ADD: case O_SUB: case O_MIN: case O_MAX: return gcd(divisor(e->in[0]), divisor(e->in[1]));
+	case O_MUL: return sat_mul(divisor(e->in[0]), divisor(e->in[1]));
+	default: return 1;
+	}
+}
+
+bool
+divisible(const Node *e, int w)
+{
+	return divisor(e) % w == 0;
+}
+
+bool
+in_vectors(Module *m, Node *addr, Node *axis, int w)
+{
+	Node *coef, *rest;
+
+	return divisible(axis->in[0], w) && linear_in(m, addr, axis, &coef, &rest) && is_intv(coef, 1) && divisible(rest, w);
+}
+
+int
+vector_of(int bytes)
+{
+	return bytes >= 8 ? 2 : bytes >= 2 ? 4 : 8;
+}
+
 /* ---- map ------------------------------------------------------------------------------------------ */
 
 static void
@@ -124,183 +170,6 @@ map_gpu(Sched *s, Group *g)
 	l_when(m, f.thread, x_lt(m, x_muli(m, unit, lanes), n), in, NULL);
 	kb.k->flops = THREADS * lanes * element_cost(nest.body);
 	return gpu_close(&kb, &f, arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes));
-}
-
-/* ---- row -------------------------------------------------------------------------------------------- */
-
-/* The sum over a block: every thread takes its share, then all fold. */
-static Node *
-block_reduce(KB *kb, Frame *f, Node *red, int threads)
-{
-	Module *m = kb->m;
-	Node *ext = x_idx(m, threads), *acc, *at, *k, *j, *body = red->in[red->nin - 1], *n, *v;
-	Region *rj = region_new(m, NULL), *in = region_new(m, NULL);
-	DType d = dt_small(red->type->dtype) ? DT_F32 : storage_type(red->type->dtype);
-	Map map = {0};
-
-	acc = l_alloc(m, f->block, l_buffer(m, "part", d, SP_REG, 1, &ext));
-	l_store(m, f->thread, acc, 1, &f->tid, x_comb_identity(m, (Comb)red->n, d));
-	n = axes_product(m, red->nin - 1, red->in);
-	j = x_axis(m, x_ceildiv(m, n, ext));
-	k = x_add(m, x_muli(m, j, threads), f->tid);
-	at = l_let(m, rj, k);
-	digits(m, &map, red->nin - 1, red->in, at);
-	v = kb_emit(kb, in, subst(m, body, &map, false));
-	map_free(&map);
-	l_store(m, in, acc, 1, &f->tid, x_comb(m, (Comb)red->n, l_load(m, acc, 1, &f->tid), x_cast(m, d, v)));
-	l_when(m, rj, x_lt(m, at, n), in, NULL);
-	l_for(m, f->thread, F_SERIAL, j, rj);
-	return l_let(m, f->thread, l_fold(m, (Comb)red->n, acc, f->tid, 0, NULL));
-}
-
-static bool
-under_select(Node *e, Node *red)
-{
-	Node **list;
-	int i, n;
-	bool yes = false;
-
-	list = topo_scalar(e, &n);
-	for (i = 0; i < n && !yes; i++)
-		yes = (list[i]->code == O_SELECT && (contains(list[i]->in[1], red) || contains(list[i]->in[2], red)))
-			|| ((list[i]->code == O_ITER || list[i]->code == O_REDUCE) && list[i] != red && contains(list[i], red));
-	free(list);
-	return yes;
-}
-
-/* Replaces the reductions of e that every thread needs by values folded across the block. */
-static Node *
-fold_reductions(KB *kb, Frame *f, Node *e, int threads)
-{
-	Node **list;
-	Map map = {0};
-	int i, n;
-
-	list = topo_scalar(e, &n);
-	for (i = 0; i < n; i++)
-		if (list[i]->code == O_REDUCE && !under_select(e, list[i]))
-			map_put(&map, list[i], block_reduce(kb, f, subst(kb->m, list[i], &map, false), threads));
-	free(list);
-	e = subst(kb->m, e, &map, false);
-	map_free(&map);
-	return e;
-}
-
-static void
-row_member_gpu(KB *kb, Frame *f, Node *t, int nouter, Node **outer, bool local, int threads)
-{
-	Module *m = kb->m;
-	Map map = {0};
-	Node *idx[MAX_RANK], *body, *v, *n, *j, *at, *inner[MAX_RANK];
-	Region *rj, *in;
-	Local *l = NULL;
-	int64_t size = dtypes[storage_type(dtype_of(t))].bits / 8, e;
-	int i, ni = 0, rank = rank_of(t);
-	bool fixed = true;
-
-	for (i = 0; i < rank; i++) {
-		if (is_intv(dim_of(t, i), 1))
-			idx[i] = x_idx(m, 0);
-		else if (i < nouter)
-			idx[i] = outer[i];
-		else {
-			idx[i] = t->in[i];
-			inner[ni++] = t->in[i];
-			fixed &= is_int(dim_of(t, i), &e);
-			size = fixed ? sat_mul(size, e) : size;
-			continue;
-		}
-		map_put(&map, t->in[i], idx[i]);
-	}
-	body = subst(m, t->in[t->nin - 1], &map, false);
-	map_free(&map);
-	if (ni == 0) {
-		in = region_new(m, NULL);
-		v = l_let(m, f->thread, kb_emit(kb, f->thread, fold_reductions(kb, f, body, threads)));
-		if (!local) {
-			kb_store(kb, in, t, idx, v);
-			l_when(m, f->thread, x_eq(m, f->tid, x_idx(m, 0)), in, NULL);
-		}
-		l = NEW(m, Local);
-		l->value = v;
-		map_put(&kb->local, t, l);
-		return;
-	}
-	if (local && fixed && kb->k->shared + size <= SHARED_MAX) {
-		l = NEW(m, Local);
-		l->skip = nouter;
-		l->buffer = gpu_shared(kb, f, "row", storage_type(dtype_of(t)), rank - nouter, t->type->dims + nouter);
-	}
-	n = axes_product(m, ni, inner);
-	j = x_axis(m, x_ceildiv(m, n, x_idx(m, threads)));
-	rj = region_new(m, NULL), in = region_new(m, NULL);
-	at = l_let(m, rj, x_add(m, x_muli(m, j, threads), f->tid));
-	digits(m, &map, ni, inner, at);
-	v = kb_emit(kb, in, subst(m, body, &map, false));
-	for (i = 0; i < rank; i++)
-		idx[i] = subst(m, idx[i], &map, false);
-	map_free(&map);
-	if (l)
-		l_store(m, in, l->buffer, rank - nouter, idx + nouter, legalize(m, to_storage(m, v)));
-	else
-		kb_store(kb, in, t, idx, v);
-	l_when(m, rj, x_lt(m, at, n), in, NULL);
-	l_for(m, f->thread, F_SERIAL, j, rj);
-	l_barrier(m, f->thread);
-	if (l)
-		map_put(&kb->local, t, l);
-}
-
-/* As many threads as the longest row has elements, in whole warps. */
-static int
-row_threads(Sched *s, Group *g)
-{
-	int warp = s->mach->warp ? s->mach->warp : 32, t = warp, i, k, n;
-	int64_t longest = 1, len;
-	Node **list;
-
-	for (i = 0; i < g->n; i++) {
-		len = 1;
-		for (k = g->nouter; k < rank_of(g->members[i]); k++)
-			len = sat_mul(len, const_or(dim_of(g->members[i], k), 256));
-		longest = len > longest ? len : longest;
-		list = topo_scalar(g->members[i]->in[g->members[i]->nin - 1], &n);
-		for (k = 0; k < n; k++)
-			if (list[k]->code == O_REDUCE) {
-				len = 1;
-				for (int j = 0; j + 1 < list[k]->nin; j++)
-					len = sat_mul(len, const_or(list[k]->in[j]->in[0], 256));
-				longest = len > longest ? len : longest;
-			}
-		free(list);
-	}
-	while (t < THREADS && t < longest)
-		t *= 2;
-	return t;
-}
-
-static Kernel *
-rows_gpu(Sched *s, Group *g)
-{
-	KB kb = kb_new(s, g->loc);
-	Module *m = s->m;
-	Node *outer[MAX_RANK], *rest, *n = x_idx(m, 1), *ext;
-	int threads = row_threads(s, g), i, k;
-	Frame f;
-
-	for (i = 0; i < g->nouter; i++)
-		n = x_mul(m, n, dim_of(g->members[0], i));
-	f = gpu_frame(&kb, n, threads);
-	rest = f.bid;
-	for (i = g->nouter; i-- > 0;) {
-		ext = dim_of(g->members[0], i);
-		outer[i] = l_let(m, f.thread, i ? x_mod(m, rest, ext) : rest);
-		rest = x_fdiv(m, rest, ext);
-	}
-	for (k = 0; k < g->n; k++)
-		row_member_gpu(&kb, &f, g->members[k], g->nouter, outer, g->local[k], threads);
-	kb.k->flops = threads * 16.0;
-	return gpu_close(&kb, &f, arena_printf(m->arena, "class=row, threads=%d, members=%d", threads, g->n));
 }
 
 Kernel *

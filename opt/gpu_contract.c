@@ -54,51 +54,10 @@ typedef struct Gemm {
 
 /* ---- vectors --------------------------------------------------------------------------------------- */
 
-static int64_t
-gcd(int64_t a, int64_t b)
-{
-	int64_t t;
-
-	while (b)
-		t = a % b, a = b, b = t;
-	return a < 0 ? -a : a;
-}
-
-/* A number that divides the expression whatever its axes and symbols are; 0 if it is 0. */
-static int64_t
-divisor(const Node *e)
-{
-	int64_t v;
-
-	if (is_int(e, &v))
-		return v;
-	switch (e->code) {
-	case O_ADD: case O_SUB: case O_MIN: case O_MAX: return gcd(divisor(e->in[0]), divisor(e->in[1]));
-	case O_MUL: return sat_mul(divisor(e->in[0]), divisor(e->in[1]));
-	default: return 1;
-	}
-}
-
 static int
 size_of(const Node *tensor)
 {
 	return dtypes[storage_type(dtype_of(tensor))].bits / 8;
-}
-
-/* Are elements along the axis consecutive, w of them always aligned and inside? */
-static bool
-in_vectors(Gemm *q, Node *addr, Node *axis, int w)
-{
-	Node *coef, *rest;
-
-	return divisor(axis->in[0]) % w == 0 && linear_in(q->m, addr, axis, &coef, &rest) && is_intv(coef, 1)
-		&& divisor(rest) % w == 0;
-}
-
-static int
-vector_of(int bytes)
-{
-	return bytes >= 8 ? 2 : bytes >= 2 ? 4 : 8;
 }
 
 static bool
@@ -122,7 +81,7 @@ choose_order(Gemm *q, Side *s)
 	d = own ? elem_stride(q->kb, s->read, own) : NULL;
 	s->deep = c && is_intv(c, 1) && !(d && is_intv(d, 1));
 	axis = s->deep ? red : own;
-	s->lanes = axis && !is_packed(q->kb->s, s->read->in[0]) && !in_guard(s->e, axis) && in_vectors(q, addr, axis, w) ? w : 1;
+	s->lanes = axis && !is_packed(q->kb->s, s->read->in[0]) && !in_guard(s->e, axis) && in_vectors(q->m, addr, axis, w) ? w : 1;
 }
 
 /* ---- bringing tiles -------------------------------------------------------------------------------- */
@@ -273,7 +232,7 @@ clear(Gemm *q, Region *r)
 
 /* The depth step by step. */
 static void
-accumulate(Gemm *q, Region *r)
+sum_up(Gemm *q, Region *r)
 {
 	Module *m = q->m;
 	Contraction *c = &q->c;
@@ -331,7 +290,7 @@ finish(Gemm *q, Region *r)
 	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL);
 	Map map = {0};
 
-	if (!fast->n || fast->axes[fast->n - 1] != last || !in_vectors(q, addr, last, w))
+	if (!fast->n || fast->axes[fast->n - 1] != last || !in_vectors(q->m, addr, last, w))
 		w = 1;
 	count = q->a.width * q->b.width / w / q->threads;
 	i = x_axis(m, x_idx(m, count)), v = x_axis(m, x_idx(m, w));
@@ -478,7 +437,7 @@ contract_gpu(Sched *s, Group *g)
 	locate(&q, nm, nn);
 	l_alloc(m, q.f.thread, q.acc);
 	clear(&q, q.f.thread);
-	accumulate(&q, q.f.thread);
+	sum_up(&q, q.f.thread);
 	finish(&q, q.f.thread);
 	kb.k->flops = 2.0 * q.a.width * q.b.width * extent_or(q.c.nred, q.c.red, 128);
 	map_free(&q.at);

@@ -277,7 +277,7 @@ convert(KB *kb, Node *e, Map *done)
 }
 
 /* acc comb v; products are added with muladd where the contract allows (reductions only). */
-static Node *
+Node *
 accumulate(KB *kb, Comb c, Node *acc, Node *v)
 {
 	Node *in[3];

@@ -89,6 +89,7 @@ void vector_loop(KB *, Region *, Node *extent, int w, LoopBody *, void *ctx);
 int lanes_of(const Sched *, DType);                       /* of a full vector */
 Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step of the axis, NULL if not linear */
 DType widest_type(Node *body);
+Node *accumulate(KB *, Comb, Node *acc, Node *v);          /* acc comb v, of the accumulator's type */
 
 /* ---- layout.c --------------------------------------------------------------------------------- */
 
@@ -112,7 +113,7 @@ Kernel *scatter_kernel(Sched *, Node *scatter);
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 bool contraction_of(Sched *, Node *tensor, Contraction *);
 
-/* ---- gpu.c, gpu_contract.c ------------------------------------------------------------------------ */
+/* ---- gpu.c, gpu_row.c, gpu_contract.c ------------------------------------------------------------------------ */
 
 /* The frame of a kernel: statements for the block (shared memory) and for the thread. */
 typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
@@ -121,7 +122,12 @@ Kernel *gpu_close(KB *, Frame *, const char *schedule);
 Node *gpu_shared(KB *, Frame *, const char *name, DType, int n, Node *const *extents);   /* allocated, constant extents */
 void digits(Module *, Map *, int n, Node *const *axes, Node *flat);   /* adds each axis -> its digit of flat, the last one fastest */
 Node *axes_product(Module *, int n, Node *const *axes);               /* of their extents */
+bool divisible(const Node *e, int w);                     /* whatever its axes and symbols are? */
+/* Are elements at addr consecutive along the axis, w of them always aligned and within its extent? */
+bool in_vectors(Module *, Node *addr, Node *axis, int w);
+int vector_of(int bytes);                                 /* elements of that size that travel together: 8 or 16 bytes */
 Kernel *schedule_gpu(Sched *, Group *);
+Kernel *rows_gpu(Sched *, Group *);
 Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
 
 /* ---- group.c ------------------------------------------------------------------------------------ */

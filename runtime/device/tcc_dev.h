@@ -134,8 +134,10 @@ TCC_FN void tcc_warp_barrier(void)
 
 #else /* simulator: services of sim.c, resolved when the kernel's object is opened */
 
-/* nodebug: what is inlined has the line of the kernel that calls it */
-#define TCC_FN static inline __attribute__((always_inline, unused, nodebug, nomerge))
+/* nodebug: what is inlined has the line of the kernel that calls it; noduplicate: it may hold one
+ * of the calls that threads meet at */
+#define TCC_FN static inline \
+	__attribute__((always_inline, unused, nodebug, nomerge, noduplicate))
 #define TCC_KERNEL(name, block) TCC_EXTERN_C __attribute__((noinline)) void name
 #define TCC_SHARED(type, name, count) type *const name = (type *)tcc_sim_shared(#name, \
 	(u64)(count) * sizeof(type))
