@@ -236,6 +236,16 @@ clear(Tile *t, Region *r)
 	l_for(m, r, F_UNROLL, i, ri);
 }
 
+/* Are b's columns stored in blocks that hold the tile, with zeros past the last one? */
+static bool
+is_padded(const Tile *t)
+{
+	const Node *b = t->c->b->in[0];
+	const Storage *st = storage_of(t->kb->s, (Node *)b);
+
+	return definition((Node *)b)->code == O_CONST && st->block > 0 && st->block % (t->vecs * t->lanes) == 0;
+}
+
 /* acc[i][j][v] += a(row i) * b(column j, v) */
 static void
 step(Tile *t, Region *r, Node *ea, Node *eb)
@@ -245,7 +255,7 @@ step(Tile *t, Region *r, Node *ea, Node *eb)
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
 	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *a, *in[3], *idx[3] = {i, j, v};
 
-	if (t->mask && definition(t->c->b->in[0])->code != O_CONST)
+	if (t->mask && !is_padded(t))
 		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
 	t->kb->in_vector = t->lanes;
 	in[1] = l_let(m, rv, kb_emit(t->kb, rv, b));
