@@ -457,7 +457,7 @@ static void gpu_fold(FILE *o, const char *comb, DType d, const char *both)
 	bool flt = dt_float(d), wide = dtypes[d].bits == 64;
 	const char *s = flt ? t : wide ? "i64" : "i32";
 
-	fprintf(o, "TCC_FN %s tcc_fold_%s_%s(%s *part, %s v, i32 block)\n"
+	fprintf(o, "TCC_SYNC_FN %s tcc_fold_%s_%s(%s *part, %s v, i32 block)\n"
 		"{\n"
 		"	TCC_UNROLL\n"
 		"	for (i32 m = (block < tcc_warp ? block : tcc_warp) / 2; m > 0; m /= 2) {\n"

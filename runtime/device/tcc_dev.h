@@ -72,6 +72,7 @@ typedef u16 bf16;       /* storage of bfloat16 */
 
 #pragma nv_diag_suppress 177    /* no kernel uses every function */
 #define TCC_FN static __device__ __forceinline__
+#define TCC_SYNC_FN TCC_FN      /* holds barriers or shuffles */
 #define TCC_KERNEL(name, block) extern "C" __global__ void __launch_bounds__(block) name
 #define TCC_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #define TCC_SHARED_DYN(name) extern __shared__ __align__(128) unsigned char name[]
@@ -91,6 +92,7 @@ TCC_FN void tcc_warp_barrier(void) { __syncwarp(); }
 #elif TCC_DEV_AMD
 
 #define TCC_FN static inline __attribute__((device, always_inline))
+#define TCC_SYNC_FN TCC_FN
 #define TCC_KERNEL(name, block) extern "C" __attribute__((global, \
 	amdgpu_flat_work_group_size(block, block))) void name
 #define TCC_SHARED(type, name, count) __attribute__((shared, aligned(16))) type name[count]
@@ -134,10 +136,10 @@ TCC_FN void tcc_warp_barrier(void)
 
 #else /* simulator: services of sim.c, resolved when the kernel's object is opened */
 
-/* nodebug: what is inlined has the line of the kernel that calls it; noduplicate: it may hold one
- * of the calls that threads meet at */
-#define TCC_FN static inline \
-	__attribute__((always_inline, unused, nodebug, nomerge, noduplicate))
+/* nodebug: what is inlined has the line of the kernel that calls it */
+#define TCC_FN static inline __attribute__((always_inline, unused, nodebug, nomerge))
+/* A function that threads meet in: its calls are not copied, and have lines of their own. */
+#define TCC_SYNC_FN static __attribute__((noinline, unused, nomerge, noduplicate))
 #define TCC_KERNEL(name, block) TCC_EXTERN_C __attribute__((noinline)) void name
 #define TCC_SHARED(type, name, count) type *const name = (type *)tcc_sim_shared(#name, \
 	(u64)(count) * sizeof(type))
@@ -178,8 +180,10 @@ TCC_FN i32 tcc_bz(void) { return tcc_sim_block(2); }
 TCC_FN i32 tcc_gx(void) { return tcc_sim_grid(0); }
 TCC_FN i32 tcc_gy(void) { return tcc_sim_grid(1); }
 TCC_FN i32 tcc_gz(void) { return tcc_sim_grid(2); }
-TCC_FN void tcc_barrier(void) { tcc_sim_barrier(); }
-TCC_FN void tcc_warp_barrier(void) { tcc_sim_warp_barrier(); }
+/* What threads meet at are macros: a wrapper's call could be copied before it is inlined, and then
+ * one barrier of the source would be two. */
+#define tcc_barrier() tcc_sim_barrier()
+#define tcc_warp_barrier() tcc_sim_warp_barrier()
 
 #endif
 
@@ -553,13 +557,18 @@ TCC_SHFL64(tcc_shfl_xor)
 
 #else
 
-TCC_FN i32 tcc_shfl_xor_i32(i32 v, i32 mask) { return (i32)tcc_sim_shfl_xor((u32)v, mask); }
-TCC_FN i64 tcc_shfl_xor_i64(i64 v, i32 mask) { return (i64)tcc_sim_shfl_xor((u64)v, mask); }
-TCC_FN i32 tcc_shfl_i32(i32 v, i32 lane) { return (i32)tcc_sim_shfl((u32)v, lane); }
-TCC_FN i64 tcc_shfl_i64(i64 v, i32 lane) { return (i64)tcc_sim_shfl((u64)v, lane); }
+#define tcc_shfl_xor_i32(v, mask) ((i32)tcc_sim_shfl_xor((u32)(v), mask))
+#define tcc_shfl_xor_i64(v, mask) ((i64)tcc_sim_shfl_xor((u64)(v), mask))
+#define tcc_shfl_i32(v, lane) ((i32)tcc_sim_shfl((u32)(v), lane))
+#define tcc_shfl_i64(v, lane) ((i64)tcc_sim_shfl((u64)(v), lane))
+#define tcc_shfl_xor_f32(v, mask) tcc_as_f32(tcc_shfl_xor_i32(tcc_as_i32(v), mask))
+#define tcc_shfl_xor_f64(v, mask) tcc_as_f64(tcc_shfl_xor_i64(tcc_as_i64(v), mask))
+#define tcc_shfl_f32(v, lane) tcc_as_f32(tcc_shfl_i32(tcc_as_i32(v), lane))
+#define tcc_shfl_f64(v, lane) tcc_as_f64(tcc_shfl_i64(tcc_as_i64(v), lane))
 
 #endif
 
+#if !TCC_DEV_SIM
 TCC_FN f32 tcc_shfl_xor_f32(f32 v, i32 mask)
 {
 	return tcc_as_f32(tcc_shfl_xor_i32(tcc_as_i32(v), mask));
@@ -570,6 +579,7 @@ TCC_FN f64 tcc_shfl_xor_f64(f64 v, i32 mask)
 }
 TCC_FN f32 tcc_shfl_f32(f32 v, i32 lane) { return tcc_as_f32(tcc_shfl_i32(tcc_as_i32(v), lane)); }
 TCC_FN f64 tcc_shfl_f64(f64 v, i32 lane) { return tcc_as_f64(tcc_shfl_i64(tcc_as_i64(v), lane)); }
+#endif
 
 /* --- atomics: relaxed, device scope; each returns the value before ------------------------- */
 
