@@ -45,6 +45,15 @@ walks_as_one(Module *m, Node *addr, Node *outer, Node *inner)
 		&& co == x_mul(m, ci, inner->in[0]);
 }
 
+/* Does the axis index the dimension that is stored in blocks? Past its extent the address is another. */
+static bool
+in_blocks(KB *kb, const Node *read, const Node *axis)
+{
+	const Storage *st = storage_of(kb->s, read->in[0]);
+
+	return st->block && contains(read->in[1 + st->order[rank_of(read->in[0]) - 1]], axis);
+}
+
 static bool
 mergeable(KB *kb, Nest *nest, int k)
 {
@@ -58,7 +67,8 @@ mergeable(KB *kb, Nest *nest, int k)
 	list = topo_scalar(nest->body, &n);
 	for (i = 0; i < n && ok; i++)
 		if (list[i]->code == O_READ) {
-			ok = walks_as_one(kb->m, kb_address(kb, list[i]->in[0], list[i]->in + 1), outer, inner);
+			ok = !in_blocks(kb, list[i], outer) && !in_blocks(kb, list[i], inner)
+				&& walks_as_one(kb->m, kb_address(kb, list[i]->in[0], list[i]->in + 1), outer, inner);
 			for (j = 1; j < list[i]->nin && ok; j++)   /* x_read would fold an index of a dim of 1 */
 				ok = !is_intv(dim_of(list[i]->in[0], j - 1), 1) || !contains(list[i]->in[j], inner);
 		} else if (list[i]->code == O_REDUCE || list[i]->code == O_ITER)
