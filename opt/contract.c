@@ -48,12 +48,19 @@ contraction_reuse(const Machine *mach, Node *t, Node *red)
 		&& free_axes(t, mul->in[0], x) && free_axes(t, mul->in[1], x);
 }
 
-static int64_t
-const_or(const Node *e, int64_t other)
+bool
+holds_product(const Machine *mach, Node *t, const Node *part)
 {
-	int64_t v;
+	Node **list;
+	int i, n;
+	bool yes = false;
 
-	return is_int(e, &v) ? v : other;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && !yes; i++)
+		yes = list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && (!part || contains(list[i], part))
+			&& contraction_reuse(mach, t, list[i]);
+	free(list);
+	return yes;
 }
 
 /* The tile for n columns and m rows: fewest padded columns, then most rows. */
@@ -91,11 +98,9 @@ tile_for(Sched *s, DType d, int64_t n, int64_t m, int *nr, int *mr)
 static bool
 orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 {
-	Node *fa[MAX_RANK], *fb[MAX_RANK], *best = NULL;
-	Storage *st = storage_of(s, t);
+	Node *fa[MAX_RANK], *best = NULL;
 	int na = free_axes(t, ea, fa), i, k;
 
-	free_axes(t, eb, fb);
 	c->ea = ea;
 	c->eb = eb;
 	c->a = factor_read(ea, s->gpu);
@@ -104,7 +109,6 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 		for (k = 1; k < c->b->nin; k++)
 			if (c->b->in[k] == fa[i] && (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
 				best = fa[i];
-	(void)st;
 	c->n = best;
 	return best != NULL;
 }

@@ -147,30 +147,14 @@ decode(KB *kb, Nest *nest, int n, Node *p)
 {
 	Module *m = kb->m;
 	Map map = {0};
-	Node *rest = p, *ext;
-	int i, d;
+	int d;
 
-	for (i = n; i-- > 0;) {
-		ext = nest->axis[i]->in[0];
-		map_put(&map, nest->axis[i], i ? x_mod(m, rest, ext) : rest);
-		rest = x_fdiv(m, rest, ext);
-	}
+	digits(m, &map, n, nest->axis, p);
 	nest->body = subst(m, nest->body, &map, false);
 	for (d = 0; d < rank_of(nest->out); d++)
 		nest->out_idx[d] = subst(m, nest->out_idx[d], &map, false);
 	map_free(&map);
 	return p;
-}
-
-static Node *
-extent_product(Module *m, Nest *nest, int n)
-{
-	Node *e = x_idx(m, 1);
-	int i;
-
-	for (i = 0; i < n; i++)
-		e = x_mul(m, e, nest->axis[i]->in[0]);
-	return e;
 }
 
 static bool
@@ -216,14 +200,6 @@ element_cost(Node *body)
 	bool loop;
 
 	return body_cost(body, &loop) * loop_trips(body) / 4 + 0.25;
-}
-
-static double
-const_or(const Node *e, double other)
-{
-	int64_t v;
-
-	return is_int(e, &v) ? (double)v : other;
 }
 
 /* Does a reduction of the body read along a contiguous axis while the last axis does not? */
@@ -282,7 +258,7 @@ schedule_map(Sched *s, Group *g)
 	int64_t e;
 
 	if (nest.n == 0 || rows) {
-		ext = extent_product(m, &nest, nest.n);
+		ext = axes_product(m, nest.n, nest.axis);
 		p = x_axis(m, ext);
 		decode(&kb, &nest, nest.n, p);
 		map_body(&kb, in, NULL, &c);
@@ -291,7 +267,7 @@ schedule_map(Sched *s, Group *g)
 		axis = nest.axis[nest.n - 1];
 		inner = axis->in[0];
 		nest.n--;
-		ext = extent_product(m, &nest, nest.n);
+		ext = axes_product(m, nest.n, nest.axis);
 		if (!is_int(inner, &e) || e > 2 * BLOCK) {     /* long rows: blocks of them */
 			Node *nb = x_ceildiv(m, inner, x_idx(m, BLOCK)), *blk, *base, *len;
 			total = x_mul(m, ext, nb);

@@ -12,14 +12,6 @@
 
 enum { THREADS = 256 };
 
-static int64_t
-const_or(const Node *e, int64_t other)
-{
-	int64_t v;
-
-	return is_int(e, &v) ? v : other;
-}
-
 Frame
 gpu_frame(KB *kb, Node *blocks, int threads)
 {
@@ -52,30 +44,6 @@ gpu_shared(KB *kb, Frame *f, const char *name, DType d, int n, Node *const *ext)
 		size *= const_or(ext[i], 1);
 	kb->k->shared += (size + 15) / 16 * 16;
 	return l_alloc(kb->m, f->block, l_buffer(kb->m, name, d, SP_SHARED, n, ext));
-}
-
-void
-digits(Module *m, Map *map, int n, Node *const *axes, Node *flat)
-{
-	Node *ext;
-	int i;
-
-	for (i = n; i-- > 0;) {
-		ext = axes[i]->in[0];
-		map_put(map, axes[i], i ? x_mod(m, flat, ext) : flat);
-		flat = x_fdiv(m, flat, ext);
-	}
-}
-
-Node *
-axes_product(Module *m, int n, Node *const *axes)
-{
-	Node *e = x_idx(m, 1);
-	int i;
-
-	for (i = 0; i < n; i++)
-		e = x_mul(m, e, axes[i]->in[0]);
-	return e;
 }
 
 /* ---- vectors -------------------------------------------------------------------------------------------- */

@@ -107,24 +107,13 @@ find_kept(Row *q, const Node *read, int nprefix)
 	return NULL;
 }
 
-static bool
-is_member(const Group *g, const Node *t)
-{
-	int i;
-
-	for (i = 0; i < g->n; i++)
-		if (g->members[i] == t)
-			return true;
-	return false;
-}
-
 /* Are the read's first indices the same for all of a row? A member's must be the row's own. */
 static bool
 of_row(Row *q, const Node *read, int nprefix)
 {
 	Node **list;
 	int i, j, k, n;
-	bool ok = !is_member(q->g, read->in[0]) || nprefix <= q->g->nouter;
+	bool ok = !member_of(q->g, read->in[0]) || nprefix <= q->g->nouter;
 
 	for (k = 1; k <= nprefix && ok; k++) {
 		list = topo_scalar(read->in[k], &n);
@@ -223,14 +212,6 @@ each_loop(Row *q, void (*fn)(Row *, const Loop *, Node *))
 
 /* ---- sizes ------------------------------------------------------------------------------------------ */
 
-static int64_t
-const_or(const Node *e, int64_t other)
-{
-	int64_t v;
-
-	return is_int(e, &v) ? v : other;
-}
-
 static void
 check_lanes(Row *q, const Loop *l, Node *e)
 {
@@ -245,7 +226,7 @@ check_lanes(Row *q, const Loop *l, Node *e)
 	for (i = 0; i < n && q->lanes > 1; i++) {
 		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER)
 			q->lanes = 1;
-		if (list[i]->code != O_READ || !contains(list[i], last) || is_member(q->g, list[i]->in[0]))
+		if (list[i]->code != O_READ || !contains(list[i], last) || member_of(q->g, list[i]->in[0]))
 			continue;
 		c = elem_stride(q->kb, list[i], last);
 		if (dtypes[storage_type(dtype_of(list[i]->in[0]))].bits < 16 || is_packed(q->kb->s, list[i]->in[0])
@@ -322,7 +303,7 @@ choose_kept(Row *q)
 	for (i = 0; i < q->nkept; i++) {
 		Kept *p = &q->kept[i];
 		int size = dtypes[storage_type(dtype_of(p->tensor))].bits / 8;
-		member = is_member(q->g, p->tensor);
+		member = member_of(q->g, p->tensor);
 		words = steps_of(q, &p->loop) * q->lanes * (size > 4 ? size / 4 : 1);
 		p->buffer = NULL;
 		if ((!member && p->uses < 2) || words == 0 || words > left || (member && map_get(&q->elsewhere, p->tensor)))
@@ -332,7 +313,7 @@ choose_kept(Row *q)
 			(Node *[]){x_idx(q->m, steps_of(q, &p->loop)), x_idx(q->m, q->lanes)});
 	}
 	for (i = 0; i < q->nkept; i++)
-		if (!q->kept[i].buffer && is_member(q->g, q->kept[i].tensor))
+		if (!q->kept[i].buffer && member_of(q->g, q->kept[i].tensor))
 			map_put(&q->elsewhere, q->kept[i].tensor, q->kept[i].tensor);
 	for (k = 0; k < q->g->n; k++)
 		all &= !q->member[k].loop.n || !map_get(&q->elsewhere, q->member[k].t);
@@ -404,7 +385,7 @@ own_values(Row *q, Walk *p, const Loop *l, Node *e)
 		r = list[i];
 		if (r->code != O_READ || !reads_own(r, l, &np) || !(k = find_kept(q, r, np)) || !k->buffer)
 			continue;
-		if (!k->ready && !is_member(q->g, k->tensor))
+		if (!k->ready && !member_of(q->g, k->tensor))
 			l_store(m, p->body, k->buffer, 2, at, legalize(m, to_storage(m, kb_emit(q->kb, p->body, subst(m, r, &p->at, false)))));
 		k->ready = true;
 		map_put(&map, r, from_storage(m, dtype_of(k->tensor), l_load(m, k->buffer, 2, at)));

@@ -21,21 +21,6 @@ typedef struct Grouper {
 } Grouper;
 
 static bool
-is_contraction(const Machine *mach, Node *t)
-{
-	Node **list;
-	int i, n;
-	bool yes = false;
-
-	list = topo_scalar(t->in[t->nin - 1], &n);
-	for (i = 0; i < n && !yes; i++)
-		if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && list[i]->in[list[i]->nin - 1]->code == O_MUL)
-			yes = contraction_reuse(mach, t, list[i]);
-	free(list);
-	return yes;
-}
-
-static bool
 reads_reduced(Node **list, int n, const Node *read)
 {
 	int i;
@@ -95,7 +80,7 @@ shared_prefix(Node *consumer, Node *producer)
 	return k;
 }
 
-static bool
+bool
 member_of(const Group *g, const Node *t)
 {
 	int i;
@@ -189,7 +174,7 @@ place(Grouper *q, Node *t)
 	Group *g, *best = NULL;
 	int i, n, k, bestk = 0;
 
-	if (t->code != O_TENSOR || is_contraction(q->s->mach, t) || is_window(t)) {
+	if (t->code != O_TENSOR || holds_product(q->s->mach, t, NULL) || is_window(t)) {
 		new_group(q, t);
 		return;
 	}
@@ -197,7 +182,7 @@ place(Grouper *q, Node *t)
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
 			continue;
-		if (g->members[0]->code != O_TENSOR || is_contraction(q->s->mach, g->members[0]) || is_window(g->members[0]))
+		if (g->members[0]->code != O_TENSOR || holds_product(q->s->mach, g->members[0], NULL) || is_window(g->members[0]))
 			continue;
 		if (fits(q, g, t, &k) && k > bestk && !around(g, t)) {
 			best = g;

@@ -262,16 +262,7 @@ stays_affine(Module *m, Node *p, Use *u)
 static bool
 feeds_product(Module *m, Use *u)
 {
-	Node **list, *body = u->user->in[u->user->nin - 1];
-	int i, n;
-	bool yes = u->user->code != O_TENSOR;
-
-	list = topo_scalar(body, &n);
-	for (i = 0; i < n && !yes; i++)
-		yes = list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && contains(list[i], u->read)
-			&& contraction_reuse(m->machine, u->user, list[i]);
-	free(list);
-	return yes;
+	return u->user->code != O_TENSOR || holds_product(m->machine, u->user, u->read);
 }
 
 static bool

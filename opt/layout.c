@@ -58,14 +58,6 @@ join(Layout *l, Node *a, Node *b)
 		x->votes[i] += y->votes[i];
 }
 
-static double
-extent_or(const Node *axis, double other)
-{
-	int64_t v;
-
-	return is_int(axis->in[0], &v) ? (double)v : other;
-}
-
 /* The dimension of a read that is indexed by the axis itself, -1 if none. */
 static int
 plain_dim(const Node *read, const Node *axis)
@@ -130,9 +122,9 @@ contraction_votes(Layout *l, Group *g)
 	if (!contraction_of(l->s, t, &c))
 		return;
 	for (i = 0; i + 1 < t->nin; i++)
-		flops *= extent_or(t->in[i], 16);
+		flops *= (double)const_or(t->in[i]->in[0], 16);
 	for (i = 0; i < c.nred; i++)
-		flops *= extent_or(c.red[i], 64);
+		flops *= (double)const_or(c.red[i]->in[0], 64);
 	if ((d = tensor_dim(t, c.n)) >= 0)
 		vote(l, t, d, flops);
 	for (i = c.nred; i-- > 0;)
@@ -155,7 +147,7 @@ window_votes(Layout *l, Group *g)
 
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i + 1 < t->nin; i++)
-		flops *= extent_or(t->in[i], 16);
+		flops *= (double)const_or(t->in[i]->in[0], 16);
 	for (i = 0; i < n; i++)
 		for (k = 1; list[i]->code == O_READ && k < list[i]->nin; k++)
 			windowed |= list[i]->in[k]->code == O_ADD && list[i]->in[k]->type->dtype == DT_INDEX;

@@ -6,6 +6,40 @@
 #include <string.h>
 #include "sched.h"
 
+/* ---- sizes and axes ---------------------------------------------------------------------------- */
+
+int64_t
+const_or(const Node *e, int64_t other)
+{
+	int64_t v;
+
+	return is_int(e, &v) ? v : other;
+}
+
+void
+digits(Module *m, Map *map, int n, Node *const *axes, Node *flat)
+{
+	Node *ext;
+	int i;
+
+	for (i = n; i-- > 0;) {
+		ext = axes[i]->in[0];
+		map_put(map, axes[i], i ? x_mod(m, flat, ext) : flat);
+		flat = x_fdiv(m, flat, ext);
+	}
+}
+
+Node *
+axes_product(Module *m, int n, Node *const *axes)
+{
+	Node *e = x_idx(m, 1);
+	int i;
+
+	for (i = 0; i < n; i++)
+		e = x_mul(m, e, axes[i]->in[0]);
+	return e;
+}
+
 /* ---- storage ---------------------------------------------------------------------------------- */
 
 void

@@ -334,6 +334,14 @@ declare_output(Planner *p, Region *out, int i, int id, Node *t)
 	l_call(p->m, out, "output", 4, args);
 }
 
+static void
+allocate(Planner *p, Region *out, int id, Node *bytes)
+{
+	Node *args[2] = {x_idx(p->m, id), bytes};
+
+	l_call(p->m, out, "alloc", 2, args);
+}
+
 /* The buffer that a kernel of this region writes t into. */
 static void
 result_buffer(Planner *p, Region *out, Node *t)
@@ -370,10 +378,8 @@ result_buffer(Planner *p, Region *out, Node *t)
 		args[1] = host(p, p->sizes, bytes);
 		p->scope = save;
 		l_call(p->m, p->sizes, "size", 2, args);
-	} else {
-		args[1] = host(p, out, bytes);
-		l_call(p->m, out, "alloc", 2, args);
-	}
+	} else
+		allocate(p, out, st->id, host(p, out, bytes));
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
@@ -430,18 +436,20 @@ add_view(Planner *p, Node *t, Node *base)
 }
 
 static void
+copy_bytes(Planner *p, Region *out, int dst, Node *at, int src, Node *bytes)
+{
+	Node *args[5] = {x_idx(p->m, dst), at, x_idx(p->m, src), x_idx(p->m, 0), bytes};
+
+	l_call(p->m, out, "copy", 5, args);
+}
+
+static void
 copy_all(Planner *p, Region *out, Node *dst, Node *src)
 {
-	Node *args[5];
-
 	p->step++;
 	touch(p, src);
 	touch(p, dst);
-	args[0] = x_idx(p->m, storage_of(p->s, dst)->id);
-	args[1] = args[3] = x_idx(p->m, 0);
-	args[2] = x_idx(p->m, storage_of(p->s, src)->id);
-	args[4] = host(p, out, bytes_of(p, src));
-	l_call(p->m, out, "copy", 5, args);
+	copy_bytes(p, out, storage_of(p->s, dst)->id, x_idx(p->m, 0), storage_of(p->s, src)->id, host(p, out, bytes_of(p, src)));
 }
 
 /* Everything that the scalars of a tensor's definition read. */
@@ -698,7 +706,7 @@ read_by_kernels(const Region *r, const Node *param)
 static void
 carried_buffer(Planner *p, Region *out, Node *param, Node *result, Node *init)
 {
-	Node *bytes = bytes_of(p, param), *args[2];
+	Node *bytes = bytes_of(p, param);
 	Storage *st = storage_of(p->s, param);
 	int64_t v;
 	PlanBuf *b;
@@ -709,11 +717,8 @@ carried_buffer(Planner *p, Region *out, Node *param, Node *result, Node *init)
 	b = buf_at(p, st->id);
 	if (b->cls == BUF_ARENA)
 		b->size = v;
-	else {
-		args[0] = x_idx(p->m, st->id);
-		args[1] = host(p, out, bytes_of(p, init));
-		l_call(p->m, out, "alloc", 2, args);
-	}
+	else
+		allocate(p, out, st->id, host(p, out, bytes_of(p, init)));
 	p->step++;
 	copy_all(p, out, param, init);
 }
@@ -728,7 +733,7 @@ static void
 next_values(Planner *p, Region *in, Node *n)
 {
 	Region *r = n->regions[0];
-	Node *param, *v, *args[2];
+	Node *param, *v, *bytes;
 	int i, k, nc = (int)n->n, *tmp = NEWN(p->m, int, nc + 1);
 
 	for (i = 0; i < nc; i++) {               /* values that are other carried memory: saved first */
@@ -739,26 +744,21 @@ next_values(Planner *p, Region *in, Node *n)
 				tmp[i] = new_buf(p, BUF_HEAP, storage_type(dtype_of(v)), NULL);
 		if (tmp[i] < 0)
 			continue;
-		args[0] = x_idx(p->m, tmp[i]);
-		args[1] = host(p, in, bytes_of(p, v));
-		l_call(p->m, in, "alloc", 2, args);
-		Node *c[5] = {args[0], x_idx(p->m, 0), x_idx(p->m, root_buffer(p, v)), x_idx(p->m, 0), args[1]};
-		l_call(p->m, in, "copy", 5, c);
+		bytes = host(p, in, bytes_of(p, v));
+		allocate(p, in, tmp[i], bytes);
+		copy_bytes(p, in, tmp[i], x_idx(p->m, 0), root_buffer(p, v), bytes);
 	}
 	for (i = 0; i < nc; i++) {
 		param = r->params[1 + i];
 		v = r->results[1 + i];
 		if (root_buffer(p, v) == root_buffer(p, param))
 			continue;
-		args[0] = x_idx(p->m, root_buffer(p, param));
-		args[1] = host(p, in, bytes_of(p, v));
+		bytes = host(p, in, bytes_of(p, v));
 		if (buf_at(p, root_buffer(p, param))->cls == BUF_HEAP)
-			l_call(p->m, in, "alloc", 2, args);
+			allocate(p, in, root_buffer(p, param), bytes);
 		touch(p, v);
 		touch(p, param);
-		Node *c[5] = {args[0], x_idx(p->m, 0), x_idx(p->m, tmp[i] >= 0 ? tmp[i] : root_buffer(p, v)),
-			x_idx(p->m, 0), args[1]};
-		l_call(p->m, in, "copy", 5, c);
+		copy_bytes(p, in, root_buffer(p, param), x_idx(p->m, 0), tmp[i] >= 0 ? tmp[i] : root_buffer(p, v), bytes);
 	}
 	for (i = 0; i < nc; i++)
 		assign_dims(p, in, r->params[1 + i], r->results[1 + i]);
@@ -769,7 +769,7 @@ run_loop(Planner *p, Region *out, Node *n)
 {
 	Region *r = n->regions[0], *in = region_new(p->m, NULL);
 	int nc = (int)n->n, ns = r->nresults - 1 - nc, i, d;
-	Node *trip = NULL, *count, *go, *it, *res, *v, *cond, **list = NEWN(p->m, Node *, ns + 1), *args[5];
+	Node *trip = NULL, *count, *go, *it, *res, *v, *cond, **list = NEWN(p->m, Node *, ns + 1), *args[3], *bytes;
 	uint32_t from = p->step;
 	bool grows;
 
@@ -836,12 +836,8 @@ run_loop(Planner *p, Region *out, Node *n)
 					cell_set(p, in, map_get(&p->cells, dim_of(res, d)), tail[d]);
 			continue;
 		}
-		args[4] = host(p, in, bytes_of(p, v));
-		args[0] = x_idx(p->m, root_buffer(p, res));
-		args[1] = x_mul(p->m, it, args[4]);
-		args[2] = x_idx(p->m, root_buffer(p, v));
-		args[3] = x_idx(p->m, 0);
-		l_call(p->m, in, "copy", 5, args);
+		bytes = host(p, in, bytes_of(p, v));
+		copy_bytes(p, in, root_buffer(p, res), x_mul(p->m, it, bytes), root_buffer(p, v), bytes);
 	}
 	cond = r->results[0] ? l_let(p->m, in, host(p, in, x_cast(p->m, DT_INDEX, x_read(p->m, r->results[0], NULL)))) : NULL;
 	next_values(p, in, n);
@@ -895,9 +891,7 @@ run_host(Planner *p, Region *out, Node *n)
 	map_put(&p->values, n, (void *)(intptr_t)(id + 1));
 	if (n->type->kind == T_TENSOR) {
 		storage_of(p->s, n)->id = id;
-		args[0] = x_idx(p->m, id);
-		args[1] = host(p, out, dtype_of(n) == DT_STRING ? x_muli(p->m, numel(p->m, n), 16) : bytes_of(p, n));
-		l_call(p->m, out, "alloc", 2, args);
+		allocate(p, out, id, host(p, out, dtype_of(n) == DT_STRING ? x_muli(p->m, numel(p->m, n), 16) : bytes_of(p, n)));
 	}
 	for (; *c; c++) {
 		if (*c == ' ')

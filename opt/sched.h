@@ -73,6 +73,9 @@ typedef struct Contraction {
 
 /* ---- loops.c -------------------------------------------------------------------------------- */
 
+int64_t const_or(const Node *e, int64_t other);          /* its value if it is a constant */
+void digits(Module *, Map *, int n, Node *const *axes, Node *flat);   /* adds each axis -> its digit of flat, the last one fastest */
+Node *axes_product(Module *, int n, Node *const *axes);  /* of their extents */
 Storage *storage_of(Sched *, Node *tensor);              /* made row-major on first use */
 void storage_set_order(Sched *, Storage *, const int *order);
 bool is_packed(const Sched *, const Node *tensor);
@@ -111,6 +114,8 @@ Kernel *scatter_kernel(Sched *, Node *scatter);
 
 /* Has the sum of products operands that are read again and again (a matrix product, a convolution)? */
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
+/* Is there such a sum in the tensor's body, with the part in it (NULL: any)? */
+bool holds_product(const Machine *, Node *tensor, const Node *part);
 bool contraction_of(Sched *, Node *tensor, Contraction *);
 
 /* ---- gpu.c, gpu_row.c, gpu_contract.c ------------------------------------------------------------------------ */
@@ -120,8 +125,6 @@ typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
 Frame gpu_frame(KB *, Node *blocks, int threads);
 Kernel *gpu_close(KB *, Frame *, const char *schedule);
 Node *gpu_shared(KB *, Frame *, const char *name, DType, int n, Node *const *extents);   /* allocated, constant extents */
-void digits(Module *, Map *, int n, Node *const *axes, Node *flat);   /* adds each axis -> its digit of flat, the last one fastest */
-Node *axes_product(Module *, int n, Node *const *axes);               /* of their extents */
 bool divisible(const Node *e, int w);                     /* whatever its axes and symbols are? */
 /* Are elements at addr consecutive along the axis, w of them always aligned and within its extent? */
 bool in_vectors(Module *, Node *addr, Node *axis, int w);
@@ -132,6 +135,7 @@ Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group i
 
 /* ---- group.c ------------------------------------------------------------------------------------ */
 
+bool member_of(const Group *, const Node *tensor);
 Vec make_groups(Sched *);                                  /* of Group, in order of execution within a home */
 
 
