@@ -10,7 +10,7 @@ enum { TEXT_INLINE = 16 };
 
 bool text_reserved(const char *word);                    /* has a meaning in expressions */
 void text_num(FILE *, DType, Num);                       /* a literal, with its type */
-int text_precedence(OpCode);                             /* of an infix operation, from 2; 0: not infix */
+int text_precedence(OpCode);             /* of an infix operation, from 2; 0: not infix */
 extern const char *const text_buf_classes[];             /* by BufClass; NULL at the end */
 
 /* As module_print; constants beyond 64 KB go to `data`, which the text calls data_name: a file
