@@ -50,7 +50,7 @@ typedef struct Prog {
 	Slot *slot; int n;
 	int *args; int nargs;
 	int *root; int nroots;
-	uint64_t *epoch; int ngroups;   /* 0: no axes, 1: the axes of the tensor, then reduces and iters */
+	uint64_t *epoch; int ngroups;   /* 0: no axes, 1: the tensor's axes, then reduces and iters */
 	int *own;              /* per slot: the group of a reduce or iter */
 	List *list;            /* per slot: made when first wanted */
 	int axis[MAX_RANK * 2], naxes;  /* slots of the outer axes; -1: not used */
@@ -378,7 +378,8 @@ static void prog_free(Prog *p)
 	free(p);
 }
 
-static Prog *prog_of(Eval *e, const Node *key, Node *const *roots, int n, Node *const *axes, int naxes)
+static Prog *prog_of(Eval *e, const Node *key, Node *const *roots, int n, Node *const *axes,
+	int naxes)
 {
 	Prog *p = map_get(&e->progs, key);
 	if (!p)
@@ -511,7 +512,8 @@ static void apply(Eval *e, Prog *p, int slot)
 		r.i = in[0].i < 0 ? 0 : in[0].i >= in[1].i ? in[1].i - 1 : in[0].i;
 		r.i = r.i < 0 ? 0 : r.i;
 		if (r.i != in[0].i)
-			FAIL(e, n->loc, "index %lld is outside [0, %lld)", (long long)in[0].i, (long long)in[1].i);
+			FAIL(e, n->loc, "index %lld is outside [0, %lld)", (long long)in[0].i,
+				(long long)in[1].i);
 	} else if (n->code == O_BITS && e->wide && dt_float(from)) {
 		in[0] = num_round(from, in[0].f);
 		num_eval(O_BITS, to, from, in, &r);
@@ -828,6 +830,12 @@ static Val *eval_if(Eval *e, Node *n, int *level)
 	return t;
 }
 
+/* A size that only a round could have told. */
+static bool own_symbol(Eval *e, const Node *d)
+{
+	return d->code == O_SYM && !d->def && !map_get(&e->syms, d);
+}
+
 /* The rounds' values of one scanned output, stacked. */
 static Val *stack(Eval *e, const Type *t, Val *const *v, int64_t n)
 {
@@ -839,8 +847,7 @@ static Val *stack(Eval *e, const Type *t, Val *const *v, int64_t n)
 	} else {
 		Node *rest[MAX_RANK];
 		for (int i = 1; i < t->rank; i++)
-			rest[i - 1] = t->dims[i]->code == O_SYM && !t->dims[i]->def && !map_get(&e->syms, t->dims[i])
-				? x_idx(e->m, 0) : t->dims[i];
+			rest[i - 1] = own_symbol(e, t->dims[i]) ? x_idx(e->m, 0) : t->dims[i];
 		dims[0] = 0;
 		eval_closed(e, rest, t->rank - 1, dims + 1);
 	}
@@ -1071,7 +1078,9 @@ static void find_owners(Eval *e)
 		return;
 	Node **list = topo(r->results, r->nresults, true, &n);
 	for (int i = 0; i < n; i++)
-		for (int k = 0; (list[i]->code == O_LOOP || list[i]->code == O_IF) && k < e->m->loopsyms.n; k++) {
+		for (int k = 0; list[i]->type->kind == T_TUPLE && k < e->m->loopsyms.n; k++) {
+			if (list[i]->code != O_LOOP && list[i]->code != O_IF)
+				break;
 			const LoopSym *s = e->m->loopsyms.at[k];
 			const Type *t = list[i]->type;
 			if (s->result < t->rank && t->elem[s->result]->kind == T_TENSOR &&
@@ -1089,7 +1098,8 @@ static bool bind_inputs(Eval *e, Node *const *inputs)
 		const Type *t = r->params[i]->type;
 		if (!inputs[i] || inputs[i]->code != O_CONST || t->kind != T_TENSOR ||
 				inputs[i]->type->dtype != t->dtype || inputs[i]->type->rank != t->rank) {
-			FAIL(e, NULL, "input %d does not fit %s", i, r->params[i]->name ? r->params[i]->name : "");
+			FAIL(e, NULL, "input %d does not fit %s", i,
+				r->params[i]->name ? r->params[i]->name : "");
 			return false;
 		}
 		map_put(&e->env->vals, r->params[i], val_of_const(e, inputs[i]));

@@ -179,7 +179,8 @@ static Node *log_split(const X *x, Node *a, Node **e)
 	Node *u = bits(x, sel(x, tiny, mulk(x, a, 4 * two), a));
 	u = both(x, O_ADD, u, x->one - half);
 	Node *m = value(x, both(x, O_ADD, both(x, O_AND, u, frac), half));
-	Node *biased = both(x, O_OR, both(x, O_SHR, u, x->mant), x->one + ((int64_t)x->mant << x->mant));
+	int64_t whole = x->one + ((int64_t)x->mant << x->mant);         /* bits of 2^mant */
+	Node *biased = both(x, O_OR, both(x, O_SHR, u, x->mant), whole);
 	Node *bias = sel(x, tiny, k(x, two + x->bias + x->mant + 2), k(x, two + x->bias));
 	*e = sub(x, value(x, biased), bias);
 	return addk(x, m, -1);
@@ -665,7 +666,12 @@ double math_ulp(OpCode op, DType d)
 
 /* ebits and mbits of a format, its bias, largest finite code, NaN; inf: overflow gives infinity;
  * keep: has -0 and a sign on NaN. */
-typedef struct Narrow { DType code; int ebits, mbits, bias; uint32_t max, nan; bool inf, keep; } Narrow;
+typedef struct Narrow {
+	DType code;
+	int ebits, mbits, bias;
+	uint32_t max, nan;
+	bool inf, keep;
+} Narrow;
 
 static const Narrow *narrow_of(DType d)
 {
