@@ -23,12 +23,20 @@ typedef struct Watch {
 	char folders[8][512];  /* that go in the end; the first is the child's TMPDIR */
 } Watch;
 
-static volatile sig_atomic_t caught;
+/* The signals that ask us to end. Both processes hold them back while a folder is made and noted;
+ * the parent does so all the time, and takes them one by one. */
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP, 0};
 
 static void
-on_signal(int sig)
+hold(sigset_t *old)
 {
-	caught = sig;
+	sigset_t set;
+	int i;
+
+	sigemptyset(&set);
+	for (i = 0; ends[i]; i++)
+		sigaddset(&set, ends[i]);
+	sigprocmask(SIG_BLOCK, &set, old);
 }
 
 void
@@ -72,6 +80,8 @@ bool
 scratch_folder(const Options *o, char *path, size_t size)
 {
 	size_t n = strlen(path);
+	sigset_t old;
+	bool made;
 	int i;
 
 	for (i = 0; o->watch && i < 7 && o->watch->folders[i][0]; i++)
@@ -81,11 +91,12 @@ scratch_folder(const Options *o, char *path, size_t size)
 		return false;
 	}
 	memcpy(path + n, ".tcc-ml.XXXXXX", 15);
-	if (!mkdtemp(path))
-		return false;
-	if (o->watch)
+	hold(&old);
+	made = mkdtemp(path);
+	if (made && o->watch)
 		snprintf(o->watch->folders[i], sizeof o->watch->folders[i], "%s", path);
-	return true;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return made;
 }
 
 /* ---- limits -------------------------------------------------------------------------------- */
@@ -133,26 +144,35 @@ exceeded(const Options *o, pid_t pid, double start)
 	return true;
 }
 
-/* The child's status; over: a limit was exceeded, and the child killed. */
+/* The child's status; over: a limit was exceeded, and the child killed; caught: a signal that came
+ * meanwhile, which was passed on, or 0. */
 static int
-wait_for(const Options *o, pid_t pid, bool *over)
+wait_for(const Options *o, pid_t pid, bool *over, int *caught)
 {
+	const struct timespec tick = {.tv_nsec = 10000000};
 	bool limited = o->max_seconds || o->max_memory;
 	double start = now();
-	int status = 0;
+	sigset_t set;
+	int status = 0, sig;
 	pid_t r;
 
-	for (;;) {
-		r = waitpid(pid, &status, limited ? WNOHANG : 0);
-		if (r == pid || (r < 0 && errno != EINTR))
-			return status;
-		if (caught)
-			kill(pid, SIGTERM);
-		else if (limited && !*over && (*over = exceeded(o, pid, start)))
+	sigprocmask(SIG_BLOCK, NULL, &set);
+	while ((r = waitpid(pid, &status, WNOHANG)) == 0 || (r < 0 && errno == EINTR)) {
+		if (limited && !*over && (*over = exceeded(o, pid, start)))
 			kill(pid, SIGKILL);
-		if (limited)
-			usleep(10000);
+		sig = limited ? sigtimedwait(&set, NULL, &tick) : sigwaitinfo(&set, NULL);
+		if (sig > 0 && sig != SIGCHLD)
+			kill(pid, *caught = sig);
 	}
+	return status;
+}
+
+/* The tools that it had started end with it, those that they had started a little later. */
+static void
+wait_for_orphans(void)
+{
+	while (wait(NULL) > 0 || errno == EINTR)
+		;
 }
 
 /* ---- the end ------------------------------------------------------------------------------- */
@@ -198,16 +218,6 @@ child(const Options *o, pid_t parent)
 	_exit(code);
 }
 
-static void
-catch_signals(void (*handler)(int))
-{
-	struct sigaction a = {.sa_handler = handler};
-
-	sigaction(SIGINT, &a, NULL);
-	sigaction(SIGTERM, &a, NULL);
-	sigaction(SIGHUP, &a, NULL);
-}
-
 int
 supervise(const Options *given)
 {
@@ -215,29 +225,37 @@ supervise(const Options *given)
 	const char *base = getenv("TMPDIR");
 	char tmp[512];
 	bool over = false;
-	int status, i;
+	int status, i, caught = 0;
+	sigset_t old, set;
 	pid_t pid, self = getpid();
 
 	o.watch = mmap(NULL, sizeof *o.watch, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		-1, 0);
 	if (o.watch == MAP_FAILED)
 		return complain(X_BUDGET, "out of memory");
+	signal(SIGCHLD, SIG_DFL);
+	hold(&old);
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	snprintf(tmp, sizeof tmp, "%.450s/", base && *base ? base : "/tmp");
 	if (scratch_folder(&o, tmp, sizeof tmp))
 		setenv("TMPDIR", tmp, 1);
 	fflush(NULL);
-	catch_signals(on_signal);
 	pid = fork();
 	if (pid == 0) {
-		catch_signals(SIG_DFL);
+		sigprocmask(SIG_SETMASK, &old, NULL);
 		child(&o, self);
 	}
-	status = pid < 0 ? 0 : wait_for(&o, pid, &over);
+	status = pid < 0 ? 0 : wait_for(&o, pid, &over, &caught);
+	wait_for_orphans();
 	for (i = 0; i < 8; i++)
 		if (o.watch->folders[i][0])
 			remove_tree(o.watch->folders[i]);
 	if (pid < 0)
 		return complain(X_BUDGET, "cannot start a process: %s", strerror(errno));
+	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (caught)
 		same_end(caught);
 	return over ? X_BUDGET : verdict(&o, status);

@@ -1,8 +1,10 @@
 /* Running compilers: a temporary folder, processes side by side, their output. */
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -119,10 +121,13 @@ static const char *log_path(const Work *w, int k)
 
 static pid_t start(const Command *c, const char *log)
 {
-	pid_t pid = fork();
+	pid_t self = getpid(), pid = fork();
 
 	if (pid != 0)
 		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != self)
+		_exit(127);
 	int out = open(log, O_CREAT | O_WRONLY | O_TRUNC, 0666), in = open("/dev/null", O_RDONLY);
 	if (out >= 0) {
 		dup2(out, 1);
