@@ -1,6 +1,7 @@
 /* tcc-ml: the commands. */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include "cmd.h"
 
@@ -122,9 +123,11 @@ main(int argc, char **argv)
 	c = find_command(argv[1]);
 	if (!c)
 		return complain(X_USAGE, "unknown command '%s'; `tcc-ml --help` lists them", argv[1]);
-	if ((code = parse_options(argc - 2, argv + 2, c, &o)))
-		return code;
-	if (o.help)
+	code = parse_options(argc - 2, argv + 2, c, &o);
+	if (!code && o.help)
 		help_command(c, stdout);
-	return finish(o.help ? X_OK : supervise(&o));
+	else if (!code)
+		code = supervise(&o);
+	free(o.files);
+	return finish(code);
 }
