@@ -193,6 +193,8 @@ t_result(Module *m, Node *tuple, int i)
 	if (d->code == O_TUPLE && d->in[i]) {
 		r->def = d->in[i];
 		r->elems = definition(r)->elems ? definition(r)->elems : d->in[i]->elems;
+		if (r->type->kind == T_TENSOR)
+			infer_elems(m, r);
 	}
 	return r;
 }

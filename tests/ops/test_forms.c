@@ -178,6 +178,17 @@ START_TEST(shape_arithmetic)
 }
 END_TEST
 
+START_TEST(split_of_shape)
+{
+	Node *x = param(2, (Node *[]){n, s}), *t = op("shape", 1, &x, NULL), *parts;
+
+	parts = graph_op(m, op_find("split"), 1, &t, NULL, 2, 0, NULL, NULL);
+	t = t_result(m, parts, 1);
+	ck_assert(t->elems != NULL);
+	ck_assert_ptr_eq(x_cast(m, DT_INDEX, t->elems[0]), s);
+}
+END_TEST
+
 START_TEST(slice_of_table)
 {
 	/* positions[:, :s] of 512 added to [n, s, 8]: the result has s, the table is read at the
@@ -272,6 +283,7 @@ int main(void)
 	tcase_add_test(c, block_of_heads);
 	tcase_add_test(c, empty_keeps_dims);
 	tcase_add_test(c, shape_arithmetic);
+	tcase_add_test(c, split_of_shape);
 	tcase_add_test(c, slice_of_table);
 	tcase_add_test(c, slice_backwards);
 	tcase_add_test(c, concat_of_cache);
