@@ -120,6 +120,7 @@ int meta_write_weights_file(const Meta *, const char *path, Diag *);  /* header 
 /* The host side of a device model as an object for job->host: plan, meta, weights reference and
  * the images (PART_IMAGE parts) of the job. Appends a PART_OBJECT. */
 int llvm_emit_host(Job *, int image_kind);
+bool llvm_weights_inside(const Job *);       /* does the object hold the weights? */
 const char *codegen_llvm_version(void);      /* "22.1.0" */
 
 /* ---- link.c --------------------------------------------------------------------------------- */

@@ -543,14 +543,14 @@ object(Link *l, const char *path)
 	return r ? r : run(l, path);
 }
 
-/* Text of one job, as it is. */
+/* The one part of a job, as it is. */
 static int
-text_out(Job *job, const char *path)
+part_out(Job *job, PartKind kind, const char *path)
 {
 	int i;
 
 	for (i = 0; i < job->nparts; i++)
-		if (job->parts[i].kind == PART_TEXT)
+		if (job->parts[i].kind == kind)
 			return write_file(path, job->parts[i].data, job->parts[i].size)
 				? cannot_write(job->m->diag, path) : X_OK;
 	return X_BUG;
@@ -589,7 +589,9 @@ link_native(Job *jobs, int n, const char *path)
 	int r;
 
 	if (jobs->kind == EMIT_LLVM || jobs->kind == EMIT_ASM)
-		return text_out(jobs, path);
+		return part_out(jobs, PART_TEXT, path);
+	if (jobs->kind == EMIT_OBJ && llvm_weights_inside(jobs))
+		return part_out(jobs, PART_OBJECT, path);
 	r = work_open(&l.work, l.m);
 	if (!r)
 		r = build(&l, path);

@@ -333,11 +333,17 @@ describe_kernel(Chunk *c, const Kernel *k)
 	c->text = arena_printf(c->job->m->arena, "%s  kernel %s:%s\n", c->text ? c->text : "", k->name, s);
 }
 
-/* Text has everything in one module; objects are cut. */
+static bool
+is_text(const Job *job)
+{
+	return job->kind == EMIT_LLVM || job->kind == EMIT_ASM;
+}
+
+/* Text has everything in one module; objects are cut, but where we have no linker to join them. */
 static bool
 whole(const Job *job)
 {
-	return job->kind == EMIT_LLVM || job->kind == EMIT_ASM;
+	return is_text(job) || llvm_weights_inside(job);
 }
 
 /* Kernels [from, n) until the chunk is full, and their symbols. The first that is not in it. */
@@ -383,7 +389,7 @@ collect(Job *job, Chunk *chunks, int n)
 	}
 	for (i = 0; i < n && !bad; i++) {
 		snprintf(name, sizeof name, "part%d.%s", job->nparts, ext);
-		job_part(job, whole(job) ? PART_TEXT : PART_OBJECT, name, chunks[i].out, chunks[i].size);
+		job_part(job, is_text(job) ? PART_TEXT : PART_OBJECT, name, chunks[i].out, chunks[i].size);
 	}
 	for (i = 0; i < n; i++)
 		chunk_close(&chunks[i]);

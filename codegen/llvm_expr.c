@@ -428,8 +428,8 @@ minmax(Fn *f, bool max, DType d, Val a, Val b)
 	return LLVMBuildSelect(f->b, c, max ? b : a, max ? a : b, "");
 }
 
-/* Without SSE4.1 the rounding functions are library calls: through integers, exact below 2^23
- * (2^52), where every float has a fraction; beyond, the value itself. */
+/* Without SSE4.1 the rounding functions are library calls, and RISC-V's vectors change the rounding
+ * mode for each: through integers, exact below 2^23 (2^52); beyond, the value itself. */
 static Val
 round_by_int(Fn *f, OpCode op, DType d, Val x)
 {
@@ -456,7 +456,7 @@ round_by_int(Fn *f, OpCode op, DType d, Val x)
 static Val
 rounding(Fn *f, OpCode op, DType d, Val x)
 {
-	if (x86(f->t) && !machine_has(f->t, "sse4.1"))
+	if ((x86(f->t) && !machine_has(f->t, "sse4.1")) || (is_vec(x) && machine_has(f->t, "v")))
 		return round_by_int(f, op, d, x);
 	return intr1(f, op == O_FLOOR ? "llvm.floor" : op == O_CEIL ? "llvm.ceil"
 		: op == O_TRUNC ? "llvm.trunc" : "llvm.roundeven", x);

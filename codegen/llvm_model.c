@@ -133,6 +133,32 @@ symbol(Chunk *c, int variant, const char *what)
 		: arena_printf(c->job->m->arena, "%s_%s", p, what);
 }
 
+/* ELF objects get their weights from an object of their own; WebAssembly's hold them. */
+bool
+llvm_weights_inside(const Job *job)
+{
+	return job->machine->kind == M_CPU && strncmp(job->machine->triple, "wasm", 4) == 0;
+}
+
+static Val
+weights(Chunk *c, const Meta *meta)
+{
+	char *blob;
+	Val g;
+	int i;
+
+	if (!llvm_weights_inside(c->job))
+		return external(c, LLVMInt8TypeInContext(c->cx), symbol(c, c->job->variant, "weights"), false);
+	blob = calloc(1, (size_t)meta->weights_size + 1);
+	if (!blob)
+		abort();
+	for (i = 0; i < meta->nweights; i++)
+		memcpy(blob + meta->weights[i].offset, meta->weights[i].bytes, (size_t)meta->weights[i].size);
+	g = bytes(c, "weights", blob, (size_t)meta->weights_size, 64);
+	free(blob);
+	return g;
+}
+
 void
 emit_model(Chunk *c, char *const *names, int image_kind, const char *plan)
 {
@@ -151,7 +177,7 @@ emit_model(Chunk *c, char *const *names, int image_kind, const char *plan)
 	f[3] = string(c, needs_of(job->m, cpu));
 	f[4] = bytes(c, "meta", meta->bytes, meta->size, 8);
 	f[5] = i64(c, meta->size);
-	f[6] = embed ? external(c, LLVMInt8TypeInContext(c->cx), symbol(c, job->variant, "weights"), false) : null(c);
+	f[6] = embed ? weights(c, meta) : null(c);
 	f[7] = i64(c, (uint64_t)meta->weights_size);
 	f[8] = image_kind ? null(c) : kernels(c, names, job->m->kernels.n);
 	f[9] = external(c, pt, plan, true);

@@ -63,6 +63,15 @@ case $file in *"not a dynamic"* | *"statically linked"*) ;; *) fail "not static:
 expect 0 '0.99' "$t/mapped" --input picture="$picture"
 (cd "$t" && "$tcc" compile "$digits" -q) && [ -x "$t/digits" ] || fail "no default name"
 
+"$tcc" compile "$digits" -o "$t/serial" && "$tcc" compile "$digits" -j 4 -o "$t/parallel"
+cmp "$t/serial" "$t/parallel" || fail "bytes depend on -j"
+
+# an object for WebAssembly is one, weights included
+"$tcc" compile "$digits" --target wasm32 --emit obj -o "$t/wasm.o"
+wasm-ld-22 --no-entry --allow-undefined --export=digits_tcc_model "$t/wasm.o" -o "$t/wasm"
+weights=$("$tcc" inspect "$digits" --json | sed -n 's/.*"weight_bytes": *\([0-9]*\).*/\1/p')
+[ "$weights" -gt 0 ] && [ "$(wc -c <"$t/wasm")" -gt "$weights" ] || fail "no weights in WebAssembly"
+
 # failures leave nothing
 mkdir -p "$t/empty" "$t/tmp"
 CC=false expect 5 'false' "$tcc" compile "$digits" -o "$t/empty/x"
@@ -78,9 +87,13 @@ TMPDIR=$t/tmp "$tcc" compile "$digits" -o "$t/empty/x"
 nothing "$t/tmp"
 rm "$t/empty/x"
 
-# and so does an end by a signal
-TMPDIR=$t/tmp "$tcc" compile "$digits" -o "$t/empty/x" & pid=$!
-sleep 0.03
-kill -TERM $pid 2>/dev/null || true
-wait $pid 2>/dev/null || rm -f "$t/empty/x.never"
-nothing "$t/tmp"
+# and so does an end by a signal, whenever it comes
+for delay in 0 0.002 0.01 0.03 0.1 0.2 0.3 0.5; do
+	TMPDIR=$t/tmp "$tcc" compile "$digits" -o "$t/empty/x" & pid=$!
+	sleep $delay
+	kill -TERM $pid 2>/dev/null || true
+	wait $pid 2>/dev/null || true
+	nothing "$t/tmp"
+	rm -f "$t/empty/x"
+	nothing "$t/empty"
+done
