@@ -160,6 +160,13 @@ static void add_buf(Run *r, size_t bytes)
 	r->size[r->nbufs++] = bytes;
 }
 
+static void done(Module *m, Run *r)
+{
+	for (int b = 0; b < r->nbufs; b++)
+		free(r->buf[b]);
+	module_free(m);
+}
+
 static void fill(float *x, size_t n)
 {
 	uint32_t s = 12345;
@@ -209,7 +216,7 @@ START_TEST(axpy)
 		want[i] = y[i] + x[N] * x[i];
 	run(m, k_axpy, &r, _i == 2, compilers[_i], N, (N + 255) / 256, 1);
 	ck_assert_int_eq(memcmp(y, want, sizeof want), 0);
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -234,7 +241,7 @@ START_TEST(softmax)
 		for (int j = 0; j < ROW; j++)
 			ck_assert_double_eq_tol(y[i * ROW + j], exp(x[i * ROW + j] - most) / sum, 1e-8);
 	}
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -267,7 +274,7 @@ START_TEST(contraction)
 				sum += (double)a[i * MM + k] * b[k * MM + j];
 			ck_assert_double_eq_tol(c[i * MM + j], sum, 1e-4);
 		}
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -282,7 +289,7 @@ START_TEST(race)
 	Kernel *k = k_matmul_gpu(m, true);
 	run_gpu(gpu(m, k), k, &r, 2, 2);
 	ck_assert_int_gt(r.findings, 0);
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -313,7 +320,7 @@ START_TEST(gather)
 		for (int i = 0; i < N; i++)
 			if (i != 14)
 				ck_assert_float_eq(y[i], i % 7 ? t[i % 100] * t[i % 100] + t[i % 100] : -1);
-		module_free(m);
+		done(m, &r);
 	}
 }
 END_TEST
@@ -341,7 +348,7 @@ START_TEST(half)
 		else
 			ck_assert_double_eq(got, want);
 	}
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -363,7 +370,7 @@ START_TEST(int8)
 		int8_t f = (int8_t)(v > 127 ? 127 : v < -128 ? -128 : v);
 		ck_assert_int_eq(y[i], (int8_t)(f - (int8_t)(x[i] + x[i])));
 	}
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -410,7 +417,7 @@ START_TEST(columns)
 			sum += x[k * N + i];
 		ck_assert_float_eq(y[i], sum * (x[i] + 1));
 	}
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
@@ -447,7 +454,7 @@ START_TEST(cut)
 	run(m, k_cut, &r, _i == 2, compilers[_i], (N + 3) / 4, (N + 255) / 256, 1);
 	for (int i = 0; i < N; i++)
 		ck_assert_float_eq(y[i], x[i] * 2 + x[i + 1]);
-	module_free(m);
+	done(m, &r);
 }
 END_TEST
 
