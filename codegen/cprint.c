@@ -221,7 +221,7 @@ static void loop(CFn *c, Node *s)
 	} else {
 		to = extent_text(c, axis->in[0]);
 	}
-	if (c->f->gpu && axis->in[0]->hi > INT32_MAX)
+	if (c->f->gpu && !cfn_narrow(c, axis->in[0]))
 		t = "i64";
 	if (s->n == F_UNROLL || (c->f->gpu && s->n == F_VECTOR))
 		cfn_line(c, "TCC_UNROLL");
@@ -554,6 +554,7 @@ static void fn_free(CFn *c)
 	map_free(&c->spread);
 	map_free(&c->lanes);
 	map_free(&c->used);
+	map_free(&c->narrow);
 	free(c->taken.at);
 	free(c->info);
 	free(c->inst);
@@ -581,11 +582,6 @@ static const char *buf_type(CFn *c, const Kernel *k, int b)
 		cstorage(k->bufs[b]->type->dtype));
 }
 
-static bool fits32(const Node *n)
-{
-	return n->lo >= INT32_MIN && n->hi <= INT32_MAX;
-}
-
 static void gpu_params(CFn *c, const Kernel *k, const char *name)
 {
 	FILE *o = c->o;
@@ -597,11 +593,11 @@ static void gpu_params(CFn *c, const Kernel *k, const char *name)
 			cfn_define(c, k->bufs[b], k->bufs[b]->name ? k->bufs[b]->name : "b", false));
 	for (int s = 0; s < k->nsyms; s++, sep = ",\n\t")
 		fprintf(o, "%si64 %s%s", sep, cfn_define(c, k->syms[s], k->syms[s]->name, false),
-			fits32(k->syms[s]) ? "_" : "");
+			cfn_narrow(c, k->syms[s]) ? "_" : "");
 	fprintf(o, "%s)\n{\n", k->nerrors ? arena_printf(c->f->m->arena, "%si32 *err", sep) : "");
 	for (int s = 0; s < k->nsyms; s++) {
 		const char *n = map_get(&c->names, k->syms[s]);
-		if (fits32(k->syms[s]))
+		if (cfn_narrow(c, k->syms[s]))
 			cfn_line(c, "const i32 %s = (i32)%s_;", n, n);
 	}
 }
@@ -632,7 +628,8 @@ static void fold_memory(CFn *c, Region *body)
 
 static void kernel_function(CFile *f, const Kernel *k, const char *name)
 {
-	CFn c = { .f = f, .o = f->out, .indent = 1, .k = k };
+	CFn c = { .f = f, .o = f->out, .indent = 1, .k = k,
+		.index32 = f->gpu && k->index32 };
 
 	f->loc = k->loc;
 	if (f->gpu) {

@@ -61,6 +61,8 @@ typedef struct CFn {
 	Vec axes;              /* names of the open loops */
 	Map spread;            /* GPU: register tiles whose last index is the thread */
 	Map used;              /* plan: calls whose result is used */
+	bool index32;          /* Kernel.index32: sizes and what indexes them fit 32 bits */
+	Map narrow;            /* see cfn_narrow */
 	bool in_block, plan;
 	int64_t shared_used;   /* bytes of shared memory named so far */
 	Node *scratch_used;    /* the same of scratch memory; NULL: none */
@@ -91,6 +93,7 @@ void cfn_region(CFn *, Region *);
 void cfn_statement(CFn *, Node *);
 void cfn_loop(CFn *, Node *loop);            /* as it stands */
 const char *cfn_axis(CFn *, Node *axis, const char *base);   /* names an open loop's variable */
+bool cfn_narrow(CFn *, const Node *);        /* does an index fit 32 bits? */
 const char *ctype(CFn *, const Node *);      /* of a scalar's value: "f32", "i64" */
 const char *cstorage(DType);                 /* of a buffer's element */
 void cfile_error(CFile *, const char *what);

@@ -11,9 +11,35 @@
 
 /* ---- names and types -------------------------------------------------------------------------- */
 
-static bool narrow(const Node *n)
+/* Arithmetic on values that fit 32 bits. */
+static bool of_narrow(CFn *c, const Node *n)
 {
-	return n->lo >= INT32_MIN && n->hi <= INT32_MAX;
+	int from = n->code == O_SELECT;
+
+	switch (n->code) {
+	case O_SYM: return n->def && cfn_narrow(c, n->def);
+	case O_AXIS: case O_LET: return cfn_narrow(c, n->in[0]);
+	case O_ADD: case O_SUB: case O_MUL: case O_FLOORDIV: case O_MOD: case O_MIN: case O_MAX: case O_SELECT:
+		for (int k = from; k < n->nin; k++)
+			if (!cfn_narrow(c, n->in[k]))
+				return false;
+		return true;
+	default: return false;
+	}
+}
+
+/* Does an index fit 32 bits: by its range, or since the plan has checked the sizes that make it up? */
+bool cfn_narrow(CFn *c, const Node *n)
+{
+	if (n->lo >= INT32_MIN && n->hi <= INT32_MAX)
+		return true;
+	if (!c->index32 || n->type->dtype != DT_INDEX)
+		return false;
+	const void *known = map_get(&c->narrow, n);
+	bool yes = known ? known == c : of_narrow(c, n);
+	if (!known)
+		map_put(&c->narrow, n, yes ? (void *)c : (void *)n);
+	return yes;
 }
 
 const char *cstorage(DType d)
@@ -30,7 +56,7 @@ const char *ctype(CFn *c, const Node *n)
 {
 	DType d = n->type->dtype;
 	if (d == DT_INDEX)
-		return c->f->gpu && narrow(n) ? "i32" : "i64";
+		return c->f->gpu && cfn_narrow(c, n) ? "i32" : "i64";
 	return d == DT_BOOL ? "i32" : cstorage(d);
 }
 
@@ -150,8 +176,8 @@ static void index_sum(CFn *c, Node *a, Node *b, int prec)
 static void index_op(CFn *c, Node *n, const char *op, int p, int prec)
 {
 	Node *a = n->in[0], *b = n->in[1];
-	bool wide_in = !narrow(a) || !narrow(b), wide = wide_in || !narrow(n);
-	bool back = c->f->gpu && wide && narrow(n), first = c->f->gpu && wide && !wide_in;
+	bool wide_in = !cfn_narrow(c, a) || !cfn_narrow(c, b), wide = wide_in || !cfn_narrow(c, n);
+	bool back = c->f->gpu && wide && cfn_narrow(c, n), first = c->f->gpu && wide && !wide_in;
 
 	if (back)
 		fputs("(i32)", c->o);
@@ -222,9 +248,9 @@ static DType helper_type(CFn *c, const Node *n)
 	if (d != DT_INDEX)
 		return d;
 	for (int k = 0; k < n->nin; k++)
-		if (!narrow(n->in[k]))
+		if (!cfn_narrow(c, n->in[k]))
 			return DT_I64;
-	return c->f->gpu && narrow(n) ? DT_I32 : DT_I64;
+	return c->f->gpu && cfn_narrow(c, n) ? DT_I32 : DT_I64;
 }
 
 static void helper_op(CFn *c, Node *n, const char *name)

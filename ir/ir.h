@@ -437,6 +437,8 @@ Node *math_cast(Module *, DType to, DType from, Node *in);
 /* ---- loop level ---------------------------------------------------------------------------------------------- */
 
 /* Kernel: buffers are the body's `buffer` nodes of space global; scalars its `sym` nodes. */
+enum { INDEX32_MAX = INT32_MAX - (1 << 16) };             /* leaves room for what lies past a last tile */
+
 struct Kernel {
 	const char *name;
 	int nbufs, nsyms;
@@ -449,6 +451,8 @@ struct Kernel {
 	Node *grid[3];         /* host expressions: parallel extent in grid[0] on a CPU */
 	int block;             /* threads of a block */
 	int64_t shared;        /* bytes of shared memory */
+	bool index32;          /* GPU: the plan checks that no buffer has INDEX32_MAX elements or more, so that what
+	                        * symbols of sizes make up fits 32 bits */
 	Node *scratch;         /* bytes of stack buffers per thread of the pool, a host expression; NULL: none */
 	double flops, bytes;   /* per unit of grid[0] * grid[1] * grid[2], estimated */
 	Node *cost;            /* flops as a host expression, where they depend on sizes; NULL: as above */

@@ -674,6 +674,26 @@ cmp_sym(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
+/* Do bounds that the user gave to all of its symbols allow a tensor that 32 bits cannot index? */
+static bool
+announced_large(KB *kb)
+{
+	Node *n, **list;
+	int i, k, count;
+	bool bounded;
+
+	for (i = 0; i < kb->tensors.n; i++) {
+		n = storage_of(kb->s, kb->tensors.at[i])->count;
+		list = topo_scalar(n, &count);
+		for (k = 0, bounded = n->hi > INDEX32_MAX; k < count; k++)
+			bounded &= list[k]->code != O_SYM || list[k]->hi < INT32_MAX;
+		free(list);
+		if (bounded)
+			return true;
+	}
+	return false;
+}
+
 Kernel *
 kb_finish(KB *kb, Region *body, const char *schedule)
 {
@@ -697,6 +717,7 @@ kb_finish(KB *kb, Region *body, const char *schedule)
 	k->args = (Node **)syms.at;
 	k->body = body;
 	k->schedule = schedule;
+	k->index32 = kb->s->gpu && k->nsyms && !announced_large(kb);
 	for (l = k->loc; l; l = l->next)
 		size += (l->name ? strlen(l->name) : 0) + 4;
 	text = arena_alloc(kb->m->arena, size);

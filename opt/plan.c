@@ -21,6 +21,7 @@ typedef struct Planner {
 	Region *sizes;         /* statements before place() */
 	Map cells;             /* symbol that changes -> its stack cell */
 	Map values;            /* host node -> its value buffer + 1 */
+	Map checked;           /* numbers of elements that fit 32 bits, by a check before place() */
 } Planner;
 
 typedef struct Item { Group *g; Node *n; Region *home; bool done, busy; } Item;
@@ -29,6 +30,8 @@ static void run_region(Planner *, Region *out, Region *home);
 static void ensure(Planner *, Region *out, Node *t);
 static Node *cell_get(Planner *, Region *out, Node *c);
 static bool of_inputs(Planner *, Node *e);
+static void check(Planner *, Region *out, Node *cond, const char *text, Node *a, Node *b);
+static const char *place_text(Module *, const Loc *, const char *msg);
 
 /* ---- buffers ------------------------------------------------------------------------------------ */
 
@@ -384,6 +387,27 @@ result_buffer(Planner *p, Region *out, Node *t)
 
 /* ---- kernels ------------------------------------------------------------------------------------------ */
 
+/* Tensors of kernels that index in 32 bits must not be larger. */
+static void
+check_index32(Planner *p, Region *out, const Kernel *k, Vec *tensors)
+{
+	Node *limit = x_idx(p->m, INDEX32_MAX), *n;
+	Region *at;
+	int i;
+
+	for (i = 0; i < k->nbufs; i++) {
+		n = storage_of(p->s, tensors->at[i])->count;
+		if (n->hi <= limit->hi || map_get(&p->checked, n))
+			continue;
+		at = of_inputs(p, n) ? p->sizes : out;
+		if (at == p->sizes)
+			map_put(&p->checked, n, n);
+		n = host(p, at, n);
+		check(p, at, x_le(p->m, n, limit), place_text(p->m, k->loc, "a tensor of $0 elements: kernels index at most $1 unless "
+			"--dim gives ranges that allow more"), n, limit);
+	}
+}
+
 static void
 launch(Planner *p, Region *out, Kernel *k, Vec *tensors)
 {
@@ -391,6 +415,8 @@ launch(Planner *p, Region *out, Kernel *k, Vec *tensors)
 	int i, n = 0;
 
 	vec_push(p->m, &p->m->kernels, k);
+	if (k->index32)
+		check_index32(p, out, k, tensors);
 	p->step++;
 	for (i = 0; i < 3; i++)
 		v[n++] = host(p, out, k->grid[i]);
@@ -1226,5 +1252,6 @@ make_plan(Sched *s)
 	map_free(&p.views);
 	map_free(&p.cells);
 	map_free(&p.values);
+	map_free(&p.checked);
 	return s->m->diag->errors == 0;
 }

@@ -73,7 +73,8 @@ typedef u16 bf16;       /* storage of bfloat16 */
 #pragma nv_diag_suppress 177    /* no kernel uses every function */
 #define TCC_FN static __device__ __forceinline__
 #define TCC_SYNC_FN TCC_FN      /* holds barriers or shuffles */
-#define TCC_KERNEL(name, block) extern "C" __global__ void __launch_bounds__(block) name
+/* without the 1 ptxas rather spills a register or two than run fewer blocks at once */
+#define TCC_KERNEL(name, block) extern "C" __global__ void __launch_bounds__(block, 1) name
 #define TCC_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #define TCC_SHARED_DYN(name) extern __shared__ __align__(128) unsigned char name[]
 #define TCC_UNROLL _Pragma("unroll")
