@@ -241,6 +241,8 @@ static void kernel(P *p)
 			}
 		} else if (ps_eat(p, "block")) {
 			k->block = ps_small(p, 0, 1 << 20);
+		} else if (ps_eat(p, "index32")) {
+			k->index32 = true;
 		} else if (ps_eat(p, "shared")) {
 			k->shared = ps_integer(p);
 		} else if (ps_eat(p, "scratch")) {

@@ -179,7 +179,7 @@ static void kernel(P *p, Kernel *k)
 	if (k->block)
 		pr_nl(p), fprintf(p->f, "block %d", k->block);
 	if (k->index32)
-		nl(p), fputs("index32", p->f);
+		pr_nl(p), fputs("index32", p->f);
 	if (k->shared)
 		pr_nl(p), fprintf(p->f, "shared %lld", (long long)k->shared);
 	if (k->scratch) {
