@@ -55,6 +55,8 @@ execute_constants(Module *m, int n, Node *const *roots, Node **out)
 {
 	Module saved = *m;
 	Job job = {.m = m, .kind = EMIT_OBJ, .prefix = "fold", .level = 2, .jobs = 1};
+	PassOptions kernels = {.level = 2, .disabled = "inline,fold"};
+	Level level = LEVEL_TENSOR;
 	bool ok;
 	int i;
 
@@ -68,7 +70,7 @@ execute_constants(Module *m, int n, Node *const *roots, Node **out)
 		m->out_names[i] = arena_printf(m->arena, "c%d", i);
 	m->machine = m->host = machine_of(m, FOLD_MACHINE);
 	job.machine = job.host = m->machine;
-	ok = m->machine && schedule_module(m) && run_constants(m, &job, n, roots, out);
+	ok = m->machine && run_passes(m, &level, &kernels) && run_constants(m, &job, n, roots, out);
 	job_free(&job);
 	m->main = saved.main;
 	m->requires = saved.requires;

@@ -265,6 +265,7 @@ void require(Module *, Node *cond, const Loc *, const char *fmt, ...) __attribut
 /* Interns and returns the node described by t (op, type, in, attrs, name, n, num, data); nodes
  * with regions, and axes, carries, fresh symbols, are always new. Computes hash, size, range. */
 Node *node_make(Module *, Node t);
+Node *node_with(Module *, const Node *, const Attr *attrs);   /* the same with these attributes */
 const Op *core_op(OpCode);                               /* row of a scalar or core node */
 
 /* ---- expr.c: scalars ------------------------------------------------------------------------------ */

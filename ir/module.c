@@ -448,6 +448,15 @@ node_make(Module *m, Node t)
 	return unique(&t) ? p : table_add(tab, h, slot, p);
 }
 
+Node *
+node_with(Module *m, const Node *n, const Attr *attrs)
+{
+	Node t = *n;
+
+	t.attrs = attrs;
+	return node_make(m, t);
+}
+
 Region *
 region_new(Module *m, const char *name)
 {

@@ -92,6 +92,11 @@ static int regions(P *p, Region ***list)
 	return n;
 }
 
+static const Attr *choices(P *p)
+{
+	return ps_eat(p, "with") ? ps_attributes(p, NULL) : NULL;
+}
+
 static Node *tensor(P *p)
 {
 	Node *in[MAX_RANK + 1], *dims[MAX_RANK];
@@ -99,13 +104,15 @@ static Node *tensor(P *p)
 	ps_next(p);
 	int n = ps_axis_list(p, in, MAX_RANK);
 	DType d = ps_dtype(p);
+	const Attr *with = choices(p);
 	in[n] = ps_block(p);
 	p->nlocals = saved;
 	if (in[n]->type->dtype != d)
 		ps_bad(p, "the body is %s, not %s", dtypes[in[n]->type->dtype].text, dtypes[d].text);
 	for (int i = 0; i < n; i++)
 		dims[i] = in[i]->in[0];
-	return ps_raw(p, O_TENSOR, ty_tensor(p->m, d, n, dims), n + 1, in, 0);
+	Node *t = ps_raw(p, O_TENSOR, ty_tensor(p->m, d, n, dims), n + 1, in, 0);
+	return with ? node_with(p->m, t, with) : t;
 }
 
 static Node *scatter(P *p)
@@ -121,6 +128,7 @@ static Node *scatter(P *p)
 	if (base->type->kind != T_TENSOR)
 		ps_bad(p, "a tensor is expected");
 	ps_check_comb(p, c, base->type->dtype);
+	const Attr *with = choices(p);
 	n = ps_axis_list(p, axes, MAX_RANK * 2);
 	ps_want(p, "[");
 	while (!ps_is(p, "]")) {
@@ -140,7 +148,8 @@ static Node *scatter(P *p)
 	p->nlocals = saved;
 	if (v->type->dtype != base->type->dtype || cond->type->dtype != DT_BOOL)
 		ps_bad(p, "the value must be %s and the condition bool", dtypes[base->type->dtype].text);
-	return t_scatter(p->m, c, base, n, axes, idx, v, cond);
+	Node *t = t_scatter(p->m, c, base, n, axes, idx, v, cond);
+	return with && t->code == O_SCATTER ? node_with(p->m, t, with) : t;
 }
 
 static const Op *core_line(const char *name)

@@ -327,7 +327,9 @@ Node *ps_constant(P *p)
 	for (int i = 0; i < t->rank; i++)
 		if (!is_int(t->dims[i], &dims[i]) || !mul_ok(count, dims[i], &count))
 			ps_bad(p, "a constant's dimensions are numbers");
-	return t_const(p->m, t->dtype, t->rank, dims, ps_payload(p, t->dtype, count));
+	const Attr *with = ps_eat(p, "with") ? ps_attributes(p, NULL) : NULL;
+	Node *n = t_const(p->m, t->dtype, t->rank, dims, ps_payload(p, t->dtype, count));
+	return with ? node_with(p->m, n, with) : n;
 }
 
 /* ---- attributes ---------------------------------------------------------------------------- */

@@ -280,12 +280,23 @@ static void operands(P *p, Node *const *in, int n)
 	}
 }
 
+/* How a later pass is to treat a tensor-level value (opt/HACKING.md). */
+static void choices(P *p, const Node *n)
+{
+	if (!n->attrs)
+		return;
+	fputs(" with", p->f);
+	attrs(p, n);
+}
+
 static void tensor(P *p, Node *n)
 {
 	p->naxis = p->nlet = p->ncarry = 0;
 	fputs("tensor (", p->f);
 	pr_axes(p, n->in, n->nin - 1, ") ");
-	fprintf(p->f, "%s ", dtypes[n->type->dtype].text);
+	fputs(dtypes[n->type->dtype].text, p->f);
+	choices(p, n);
+	fputc(' ', p->f);
 	pr_body_expr(p, n->in[n->nin - 1]);
 }
 
@@ -296,6 +307,7 @@ static void scatter(P *p, Node *n)
 	p->naxis = p->nlet = p->ncarry = 0;
 	fprintf(p->f, "scatter %s ", comb_names[n->n]);
 	pr_value(p, n->in[0]);
+	choices(p, n);
 	fputs(" (", p->f);
 	pr_axes(p, n->in + 1, naxes, ") [");
 	for (int i = 0; i < rank; i++) {
@@ -381,6 +393,7 @@ static void line_text(P *p, Node *n)
 	case O_CONST:
 		fputs("const ", p->f);
 		pr_type_text(p, n->type);
+		choices(p, n);
 		pr_data_text(p, n->data, n->type->dtype);
 		return;
 	case O_GRAPH:

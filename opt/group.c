@@ -3,14 +3,17 @@
  *
  * A consumer joins the kernel of a producer if it reads the producer's elements of the same outer
  * index only (softmax: a row's maximum, exponentials and sum; layer normalisation), if nothing
- * outside stands between them, and if the shared loop leaves enough to run in parallel. The
- * grouping fixes nouter: how many leading axes all members share.
+ * outside stands between them, and if the shared loop leaves enough to run in parallel.
+ *
+ * pass_group writes what it decides on the tensors: members of one kernel have the same number as
+ * attribute `kernel`, and `outer` says how many leading axes they share. A tensor without them is a
+ * kernel of its own. What is written already stays.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
 
-enum { MAX_INNER = 1 << 16, MIN_OUTER = 2 };
+enum { MAX_INNER = 1 << 16, MIN_OUTER = 2, MAX_MEMBERS = 24 };
 
 typedef struct Grouper {
 	Sched *s;
@@ -126,7 +129,7 @@ fits(Grouper *q, Group *g, Node *t, int *nouter)
 	Node **list;
 	int n;
 
-	if (map_get(&q->s->home, t) != g->home || g->n >= 24)
+	if (map_get(&q->s->home, t) != g->home || g->n >= MAX_MEMBERS)
 		return false;
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n; i++)
@@ -156,8 +159,8 @@ new_group(Grouper *q, Node *t)
 {
 	Group *g = NEW(q->s->m, Group);
 
-	g->members = NEWN(q->s->m, Node *, 24);
-	g->local = NEWN(q->s->m, bool, 24);
+	g->members = NEWN(q->s->m, Node *, MAX_MEMBERS);
+	g->local = NEWN(q->s->m, bool, MAX_MEMBERS);
 	g->members[g->n++] = t;
 	g->nouter = rank_of(t);
 	g->home = map_get(&q->s->home, t);
@@ -165,6 +168,15 @@ new_group(Grouper *q, Node *t)
 	vec_push(q->s->m, &q->groups, g);
 	map_put(&q->group, t, g);
 	return g;
+}
+
+static void
+add_member(Grouper *q, Group *g, Node *t, int nouter)
+{
+	g->members[g->n++] = t;
+	g->nouter = nouter;
+	g->loc = loc_union(q->s->m, g->loc, t->loc);
+	map_put(&q->group, t, g);
 }
 
 static void
@@ -194,11 +206,67 @@ place(Grouper *q, Node *t)
 		new_group(q, t);
 		return;
 	}
-	best->members[best->n++] = t;
-	best->nouter = bestk;
-	best->loc = loc_union(q->s->m, best->loc, t->loc);
-	map_put(&q->group, t, best);
+	add_member(q, best, t, bestk);
 }
+
+/* ---- what the attributes say ------------------------------------------------------------------ */
+
+static int64_t
+stated(const Node *t, const char *name, int64_t otherwise)
+{
+	const Attr *a = attr_find(t->attrs, name);
+
+	return a && a->kind == A_INT ? a->i : otherwise;
+}
+
+/* Do all members run over the same outer axes, each reading the others' elements of its own only? */
+static bool
+consistent(const Group *g)
+{
+	Node **list, *t;
+	int i, k, d, n;
+	bool ok = g->nouter >= 0;
+
+	for (i = 0; i < g->n && ok; i++) {
+		t = g->members[i];
+		ok = t->code == O_TENSOR && rank_of(t) >= g->nouter;
+		for (d = 0; ok && d < g->nouter; d++)
+			ok = dim_of(t, d) == dim_of(g->members[0], d);
+		if (!ok)
+			break;
+		list = topo_scalar(t->in[t->nin - 1], &n);
+		for (k = 0; k < n && ok; k++)
+			if (list[k]->code == O_READ && member_of(g, list[k]->in[0]))
+				ok = shared_prefix(t, list[k]->in[0]) >= g->nouter;
+		free(list);
+	}
+	return ok;
+}
+
+static void
+join_stated(Grouper *q, Node *t)
+{
+	int64_t kernel = stated(t, "kernel", -1), outer = stated(t, "outer", rank_of(t));
+	Group *g;
+	int i;
+
+	for (i = 0; kernel >= 0 && i < q->groups.n; i++) {
+		g = q->groups.at[i];
+		if (stated(g->members[0], "kernel", -1) != kernel)
+			continue;
+		if (g->n >= MAX_MEMBERS || g->nouter != outer || g->home != map_get(&q->s->home, t))
+			break;
+		add_member(q, g, t, (int)outer);
+		return;
+	}
+	if (kernel >= 0 && i < q->groups.n)
+		diag_error(q->s->m->diag, X_INVALID, t->loc,
+			"kernel %lld: a member differs in outer axes or region, or there are over %d", (long long)kernel, MAX_MEMBERS);
+	g = new_group(q, t);
+	g->nouter = kernel >= 0 && outer >= 0 && outer <= rank_of(t) ? (int)outer : rank_of(t);
+}
+
+/* ---- order -------------------------------------------------------------------------------------- */
 
 static void
 count_users(Grouper *q)
@@ -284,52 +352,127 @@ sort_groups(Grouper *q)
 	map_free(&done);
 }
 
-Vec
-make_groups(Sched *s)
+static Grouper
+open_grouper(Sched *s)
 {
 	Grouper q = {.s = s};
 	Vec roots = {0};
-	Group *g;
-	int i, k;
+	int i;
 
 	for (i = 0; i < s->m->main->nresults; i++)
 		vec_push(s->m, &roots, s->m->main->results[i]);
 	for (i = 0; i < s->m->requires.n; i++)
 		vec_push(s->m, &roots, ((Require *)s->m->requires.at[i])->cond);
 	q.list = topo((Node **)roots.at, roots.n, true, &q.n);
+	return q;
+}
+
+static void
+close_grouper(Grouper *q)
+{
+	free(q->list);
+	map_free(&q->group);
+	map_free(&q->outside);
+}
+
+/* The host reads the tensors that the expression reads. */
+static void
+read_by_host(Grouper *q, Node *expr)
+{
+	Node **e;
+	int i, n;
+
+	e = topo_scalar(expr, &n);
+	for (i = 0; i < n; i++)
+		if (e[i]->code == O_READ)
+			map_put(&q->outside, e[i]->in[0], e[i]);
+	free(e);
+}
+
+static bool
+is_computed(const Node *t)
+{
+	return t->code == O_TENSOR || t->code == O_SCATTER;
+}
+
+Vec
+groups_of(Sched *s)
+{
+	Grouper q = open_grouper(s);
+	Group *g;
+	int i, k, n;
+
 	for (i = 0; i < q.n; i++)
-		if (q.list[i]->code == O_TENSOR || q.list[i]->code == O_SCATTER)
-			place(&q, q.list[i]);
+		if (is_computed(q.list[i]))
+			join_stated(&q, q.list[i]);
+	for (i = 0; i < q.groups.n; i++) {
+		g = q.groups.at[i];
+		if (g->n > 1 && !consistent(g))
+			diag_error(s->m->diag, X_INVALID, g->loc, "kernel %lld: its members do not share %d outer axes",
+				(long long)stated(g->members[0], "kernel", -1), g->nouter);
+	}
 	count_users(&q);
 	for (i = 0; i < s->m->main->nresults; i++)
 		map_put(&q.outside, s->m->main->results[i], s->m->main->results[i]);
-	for (i = 0; i < q.n; i++)              /* sizes that read: the host needs the tensor */
-		if (q.list[i]->code == O_SYM && q.list[i]->def) {
-			Node **e;
-			int n;
-			e = topo_scalar(q.list[i]->def, &n);
-			for (k = 0; k < n; k++)
-				if (e[k]->code == O_READ)
-					map_put(&q.outside, e[k]->in[0], e[k]);
-			free(e);
-		}
-	for (i = 0; i < s->m->requires.n; i++) {
-		Node **e;
-		int n;
-		e = topo_scalar(((Require *)s->m->requires.at[i])->cond, &n);
-		for (k = 0; k < n; k++)
-			if (e[k]->code == O_READ)
-				map_put(&q.outside, e[k]->in[0], e[k]);
-		free(e);
-	}
+	for (i = 0; i < q.n; i++)
+		if (q.list[i]->code == O_SYM && q.list[i]->def)
+			read_by_host(&q, q.list[i]->def);
+	for (i = 0; i < s->m->requires.n; i++)
+		read_by_host(&q, ((Require *)s->m->requires.at[i])->cond);
+	n = q.groups.n;
 	sort_groups(&q);
+	if (q.groups.n < n)
+		diag_error(s->m->diag, X_INVALID, NULL, "a kernel would wait for another that waits for it");
 	for (i = 0; i < q.groups.n; i++) {
 		g = q.groups.at[i];
 		for (k = 0; k < g->n; k++)
 			g->local[k] = !map_get(&q.outside, g->members[k]);
 	}
-	free(q.list);
-	map_free(&q.group);
-	map_free(&q.outside);
+	close_grouper(&q);
 	return q.groups;
+}
+
+static void
+state(Module *m, Map *attrs, Node *t, const char *name, int64_t v)
+{
+	const Attr *had = map_get(attrs, t);
+
+	map_put(attrs, t, (void *)attrs_add(m, had ? had : t->attrs, (Attr){.name = name, .kind = A_INT, .i = v}));
+}
+
+/* Needs the tensor level with its sizes named; leaves attributes on the members of larger kernels. */
+bool
+pass_group(Module *m)
+{
+	Sched s = sched_open(m);
+	Grouper q = open_grouper(&s);
+	Map attrs = {0};
+	Group *g;
+	int64_t number = 0;
+	int i, k;
+
+	home_regions(m, &s.home);
+	for (i = 0; i < q.n; i++) {
+		number = is_computed(q.list[i]) && stated(q.list[i], "kernel", -1) >= number
+			? stated(q.list[i], "kernel", -1) + 1 : number;
+		if (is_computed(q.list[i]) && attr_find(q.list[i]->attrs, "kernel"))
+			join_stated(&q, q.list[i]);
+		else if (is_computed(q.list[i]))
+			place(&q, q.list[i]);
+	}
+	sort_groups(&q);
+	for (i = 0; i < q.groups.n; i++) {
+		g = q.groups.at[i];
+		for (k = 0; g->n > 1 && k < g->n; k++) {
+			if (!attr_find(g->members[k]->attrs, "kernel"))
+				state(m, &attrs, g->members[k], "kernel", number);
+			state(m, &attrs, g->members[k], "outer", g->nouter);
+		}
+		number += g->n > 1;
+	}
+	close_grouper(&q);
+	annotate(m, &attrs);
+	map_free(&attrs);
+	sched_close(&s);
+	return m->diag->errors == 0;
 }

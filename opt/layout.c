@@ -6,6 +6,10 @@
  * (depthwise convolution, pooling) wants the axis that indexes operand and result alike and is not
  * summed over. Tensors that kernels of the other classes read and write element for element vote
  * together. Inputs, outputs and what regions pass are row-major. A constant follows its reader.
+ *
+ * pass_layout writes what it decides on tensors and constants: attribute `order` lists the dimensions,
+ * the contiguous one last, and `block` cuts that one of a constant into blocks (sched.h, Storage).
+ * Without them a value is row-major. What is written already stays.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +27,7 @@ voter(Layout *l, Node *t)
 	if (!v) {
 		v = NEW(l->s->m, Voter);
 		v->t = t;
-		v->fixed = t->code != O_TENSOR;
+		v->fixed = t->code != O_TENSOR || attr_find(t->attrs, "order");
 		map_put(&l->voters, t, v);
 		vec_push(l->s->m, &l->all, v);
 	}
@@ -81,6 +85,13 @@ tensor_dim(const Node *t, const Node *axis)
 	return -1;
 }
 
+/* Has something decided how the constant lies? */
+static bool
+has_layout(const Sched *s, const Node *w)
+{
+	return map_get(&s->storage, w) || attr_find(w->attrs, "order");
+}
+
 /* Weights of a contraction: blocks of columns, the sums' axes in the order of the loops. */
 static void
 pack_constant(Layout *l, Contraction *c)
@@ -90,7 +101,7 @@ pack_constant(Layout *l, Contraction *c)
 	Node *w = c->b->in[0];
 	bool used[MAX_RANK] = {0};
 
-	if (definition(w)->code != O_CONST || map_get(&l->s->storage, w))
+	if (definition(w)->code != O_CONST || has_layout(l->s, w))
 		return;
 	for (i = 0; i < rank_of(w); i++) {       /* dims indexed by neither n nor a sum first */
 		Node *e = c->b->in[i + 1];
@@ -251,7 +262,7 @@ follow_reader(Layout *l, Group *g)
 			continue;
 		w = list[i]->in[0];
 		d = plain_dim(list[i], axis);
-		if (definition(w)->code != O_CONST || d < 0 || d == rank_of(w) - 1 || map_get(&l->s->storage, w))
+		if (definition(w)->code != O_CONST || d < 0 || d == rank_of(w) - 1 || has_layout(l->s, w))
 			continue;
 		for (k = 0, c = 0; k < rank_of(w); k++)
 			if (k != d)
@@ -304,7 +315,7 @@ store_as_copied(Layout *l, Group *g)
 		storage_set_order(l->s, st, saved);
 }
 
-void
+static void
 choose_layouts(Sched *s, Vec groups)
 {
 	Layout l = {.s = s};
@@ -344,4 +355,70 @@ choose_layouts(Sched *s, Vec groups)
 			store_as_copied(&l, g);
 	}
 	map_free(&l.voters);
+}
+
+void
+check_layouts(Sched *s)
+{
+	Layout l = {.s = s};
+	Node **list;
+	int i, n;
+
+	list = topo(s->m->main->results, s->m->main->nresults, true, &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code == O_TENSOR)
+			voter(&l, list[i])->fixed = false;
+		if (list[i]->type->kind == T_TENSOR && list[i]->attrs)
+			storage_of(s, list[i]);
+	}
+	fix_borders(&l);
+	for (i = 0; i < l.all.n; i++) {
+		Voter *v = l.all.at[i];
+		if (v->fixed && v->t->code != O_CONST && attr_find(v->t->attrs, "order"))
+			diag_error(s->m->diag, X_INVALID, v->t->loc, "what leaves the kernels must be row-major");
+	}
+	free(list);
+	map_free(&l.voters);
+}
+
+static const Attr *
+described(Module *m, const Storage *st)
+{
+	const Node *t = st->tensor;
+	int64_t order[MAX_RANK];
+	bool plain = !st->block;
+	const Attr *a = t->attrs;
+	int i;
+
+	for (i = 0; i < rank_of(t); i++) {
+		order[i] = st->order[i];
+		plain &= order[i] == i;
+	}
+	if (plain)
+		return NULL;
+	a = attrs_add(m, a, (Attr){.name = "order", .kind = A_INTS, .n = rank_of(t), .is = order});
+	return st->block ? attrs_add(m, a, (Attr){.name = "block", .kind = A_INT, .i = st->block}) : a;
+}
+
+/* Needs the tensor level with its sizes named; leaves attributes on what is not row-major. */
+bool
+pass_layout(Module *m)
+{
+	Sched s = sched_open(m);
+	Map attrs = {0};
+	Vec groups;
+	uint32_t i;
+	const Attr *a;
+
+	home_regions(m, &s.home);
+	groups = groups_of(&s);
+	if (m->diag->errors == 0)
+		choose_layouts(&s, groups);
+	for (i = 0; i < s.storage.cap; i++)
+		if (s.storage.key[i] && (a = described(m, s.storage.val[i])))
+			map_put(&attrs, s.storage.key[i], (void *)a);
+	annotate(m, &attrs);
+	map_free(&attrs);
+	sched_close(&s);
+	return m->diag->errors == 0;
 }

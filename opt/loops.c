@@ -40,6 +40,20 @@ axes_product(Module *m, int n, Node *const *axes)
 	return e;
 }
 
+Sched
+sched_open(Module *m)
+{
+	return (Sched){.m = m, .mach = m->machine, .gpu = machine_gpu(m->machine)};
+}
+
+void
+sched_close(Sched *s)
+{
+	map_free(&s->storage);
+	map_free(&s->home);
+	map_free(&s->sizereads);
+}
+
 /* ---- storage ---------------------------------------------------------------------------------- */
 
 void
@@ -65,19 +79,53 @@ storage_set_order(Sched *s, Storage *st, const int *order)
 	st->count = n;
 }
 
+/* The order that the tensor's attributes state, or row-major. */
+static void
+stated_order(Sched *s, const Node *t, int *order)
+{
+	const Attr *a = attr_find(t->attrs, "order");
+	bool seen[MAX_RANK] = {0};
+	int i, rank = rank_of(t);
+
+	for (i = 0; i < rank; i++)
+		order[i] = i;
+	if (!a)
+		return;
+	for (i = 0; a->kind == A_INTS && a->n == rank && i < rank; i++) {
+		if (a->is[i] < 0 || a->is[i] >= rank || seen[a->is[i]])
+			break;
+		seen[a->is[i]] = true;
+		order[i] = (int)a->is[i];
+	}
+	if (i < rank || a->kind != A_INTS || a->n != rank)
+		diag_error(s->m->diag, X_INVALID, t->loc, "'order' must list the %d dimensions once each", rank);
+}
+
+static int
+stated_block(Sched *s, const Node *t)
+{
+	const Attr *a = attr_find(t->attrs, "block");
+
+	if (a && (a->kind != A_INT || a->i <= 0 || a->i > 4096 || t->code != O_CONST || rank_of(t) == 0)) {
+		diag_error(s->m->diag, X_INVALID, t->loc, "only the last dimension of a constant is stored in blocks, of 1 to 4096");
+		return 0;
+	}
+	return a ? (int)a->i : 0;
+}
+
 Storage *
 storage_of(Sched *s, Node *t)
 {
 	Storage *st = map_get(&s->storage, t);
-	int order[MAX_RANK], i;
+	int order[MAX_RANK];
 
 	if (st)
 		return st;
 	st = NEW(s->m, Storage);
 	st->tensor = t;
 	st->id = -1;
-	for (i = 0; i < rank_of(t); i++)
-		order[i] = i;
+	st->block = stated_block(s, t);
+	stated_order(s, t, order);
 	storage_set_order(s, st, order);
 	map_put(&s->storage, t, st);
 	return st;

@@ -24,6 +24,8 @@ Node *from_storage(Module *, DType, Node *stored);
  */
 void rewrite_module(Module *, bool defs, Node *(*fn)(Module *, Node *, Node **in, Map *done, void *), void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
+/* Gives each node that the map holds the attributes that it maps to. */
+void annotate(Module *, Map *attrs);
 
 /* ---- passes.c: the passes in order --------------------------------------------------------- */
 
@@ -52,7 +54,10 @@ bool run_passes(Module *, Level *level, const PassOptions *);
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */
-bool schedule_module(Module *); /* tensor -> loop level */
+bool pass_sizes(Module *);      /* tensor -> tensor: symbols for sizes that run-time data give */
+bool pass_group(Module *);      /* tensor -> tensor: says which tensors share a kernel */
+bool pass_layout(Module *);     /* tensor -> tensor: says how values lie in memory */
+bool pass_schedule(Module *);   /* tensor -> loop level */
 
 /* ---- home.c -------------------------------------------------------------------------------- */
 

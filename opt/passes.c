@@ -1,25 +1,17 @@
 /* The passes in order. A pass is a row here, a file, and a test. */
 #include <string.h>
 #include <time.h>
-#include "sched.h"
-
-bool
-schedule_module(Module *m)
-{
-	Sched s = {.m = m, .mach = m->machine, .gpu = machine_gpu(m->machine)};
-	bool ok = make_plan(&s);
-
-	map_free(&s.storage);
-	map_free(&s.home);
-	return ok;
-}
+#include "opt.h"
 
 /* name, level it needs, level it leaves, can be left out, function, what it does */
 const Pass passes[] = {
 	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
 	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
 	{"fold",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,     "compute what depends on constants alone"},
-	{"schedule", LEVEL_TENSOR, LEVEL_LOOP,   false, schedule_module, "group, choose layouts, make kernels and the host plan"},
+	{"sizes",    LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,    "name the sizes that only run-time data give"},
+	{"group",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,    "gather tensors that share their outer loops into kernels"},
+	{"layout",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_layout,   "store values as the kernels on both sides ask"},
+	{"schedule", LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule, "make the kernels and the host plan"},
 	{0}
 };
 

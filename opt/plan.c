@@ -1,7 +1,7 @@
 /*
  * The host plan: which buffers there are and how long they live, and the program that sizes them,
- * launches the kernels in order and follows control flow (runtime/abi.h, part 4). Needs groups and
- * layouts; leaves m->kernels, m->plan, m->memory.
+ * launches the kernels in order and follows control flow (runtime/abi.h, part 4). Needs the tensor
+ * level with its sizes named; leaves m->kernels, m->plan, m->memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -1187,7 +1187,7 @@ restore_outputs(Sched *s)
 			s->m->main->results[i] = s->shape[i];
 }
 
-bool
+static bool
 make_plan(Sched *s)
 {
 	Planner p = {.s = s, .m = s->m};
@@ -1204,11 +1204,16 @@ make_plan(Sched *s)
 				s->m->main->params[i]->name);
 			return false;
 		}
-	name_sizes(s);
+	if (find_sizes(s)) {
+		diag_error(s->m->diag, X_USAGE, NULL, "run-time data give sizes that have no name: run the pass 'sizes' first");
+		return false;
+	}
 	pack_outputs(s);
 	home_regions(s->m, &s->home);
-	groups = make_groups(s);
-	choose_layouts(s, groups);
+	groups = groups_of(s);
+	check_layouts(s);
+	if (s->m->diag->errors)
+		return false;
 	s->plan = NEW(s->m, Plan);
 	s->plan->in_buf = NEWN(s->m, int, s->m->main->nparams + 1);
 	for (i = 0; i < s->m->main->nparams; i++)
@@ -1254,4 +1259,14 @@ make_plan(Sched *s)
 	map_free(&p.values);
 	map_free(&p.checked);
 	return s->m->diag->errors == 0;
+}
+
+bool
+pass_schedule(Module *m)
+{
+	Sched s = sched_open(m);
+	bool ok = make_plan(&s);
+
+	sched_close(&s);
+	return ok;
 }

@@ -85,9 +85,26 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 		}
 		r = node_make(m, t);
 	}
+	if (n->attrs && r->attrs != n->attrs && r->code == n->code)
+		r = node_with(m, r, n->attrs);
 	if (!r->loc)
 		r->loc = n->loc;
 	return r;
+}
+
+static Node *
+annotated(Module *m, Node *n, Node **in, Map *done, void *ctx)
+{
+	const Attr *a = map_get(ctx, n);
+
+	return a ? node_with(m, rebuild_node(m, n, in, done), a) : NULL;
+}
+
+void
+annotate(Module *m, Map *attrs)
+{
+	if (attrs->n)
+		rewrite_module(m, false, annotated, attrs);
 }
 
 static bool

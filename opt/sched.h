@@ -73,6 +73,8 @@ typedef struct Contraction {
 
 /* ---- loops.c -------------------------------------------------------------------------------- */
 
+Sched sched_open(Module *);                               /* for m->machine */
+void sched_close(Sched *);
 int64_t const_or(const Node *e, int64_t other);          /* its value if it is a constant */
 void digits(Module *, Map *, int n, Node *const *axes, Node *flat);   /* adds each axis -> its digit of flat, the last one fastest */
 Node *axes_product(Module *, int n, Node *const *axes);  /* of their extents */
@@ -96,7 +98,7 @@ Node *accumulate(KB *, Comb, Node *acc, Node *v);          /* acc comb v, of the
 
 /* ---- layout.c --------------------------------------------------------------------------------- */
 
-void choose_layouts(Sched *, Vec groups);
+void check_layouts(Sched *);                              /* reports what may not be stored as attributes say */
 
 /* A tensor's axes in the order of its storage, those of extent 1 dropped, neighbours merged. */
 typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
@@ -136,7 +138,8 @@ Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group i
 /* ---- group.c ------------------------------------------------------------------------------------ */
 
 bool member_of(const Group *, const Node *tensor);
-Vec make_groups(Sched *);                                  /* of Group, in order of execution within a home */
+Vec groups_of(Sched *);                                    /* of Group, as attributes say, in order of execution
+                                                            * within a home; needs s->home */
 
 
 /* ---- formula.c ------------------------------------------------------------------------------------ */
@@ -145,11 +148,10 @@ const char *peak_formula(Module *, const Plan *);        /* NULL if it would be 
 
 /* ---- sizes.c -------------------------------------------------------------------------------------- */
 
-void name_sizes(Sched *);
+int find_sizes(Sched *);                                   /* how many are unnamed; puts them into s->sizereads */
 
 /* ---- plan.c, place.c ------------------------------------------------------------------------------ */
 
-bool make_plan(Sched *);
 void place_static(Module *, Plan *);                       /* offsets of arena buffers of constant size */
 
 #endif

@@ -55,9 +55,8 @@ name(Sched *s, Node *e, int *found)
 	++*found;
 }
 
-/* Needs the tensor level. */
-void
-name_sizes(Sched *s)
+int
+find_sizes(Sched *s)
 {
 	Node **list, **e;
 	int i, k, n, ne, found = 0;
@@ -75,7 +74,17 @@ name_sizes(Sched *s)
 		free(e);
 	}
 	free(list);
-	if (found)
-		rewrite_module(s->m, false, name_size, s);
-	map_free(&s->sizereads);
+	return found;
+}
+
+/* Needs the tensor level; leaves extents that read no tensor. */
+bool
+pass_sizes(Module *m)
+{
+	Sched s = sched_open(m);
+
+	if (find_sizes(&s))
+		rewrite_module(m, false, name_size, &s);
+	sched_close(&s);
+	return m->diag->errors == 0;
 }
