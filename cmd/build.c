@@ -366,22 +366,21 @@ check_pass(Compilation *c, const char *pass)
 /* ---- passes -------------------------------------------------------------------------------- */
 
 static void
+before_pass(const char *pass, void *ctx)
+{
+	phase(((Compilation *)ctx)->o, "pass %s", pass);
+}
+
+static void
 after_pass(Module *m, Level level, const char *pass, void *ctx)
 {
 	Compilation *c = ctx;
-	const Pass *p;
 
 	(void)m;
 	c->level = level;
 	dump(c, pass);
 	if (c->reference)
 		check_pass(c, pass);
-	for (p = passes; p->name && strcmp(p->name, pass); p++)
-		;
-	if (p->name && p[1].name)
-		phase(c->o, "pass %s", p[1].name);
-	else
-		phase(c->o, "the end of the passes");
 }
 
 static int
@@ -395,13 +394,12 @@ compile_module(Compilation *c)
 {
 	const Options *o = c->o;
 	PassOptions po = {.level = level_of(o), .only = o->only, .disabled = o->disabled,
-		.stop = o->stop_after, .time = o->time_passes ? stderr : NULL, .after = after_pass,
-		.ctx = c};
+		.stop = o->stop_after, .time = o->time_passes ? stderr : NULL, .before = before_pass,
+		.after = after_pass, .ctx = c};
 
 	if (o->check_passes && !start_check(c))
 		return false;
 	dump(c, "import");
-	phase(o, "pass %s", passes[0].name);
 	return run_passes(c->m, &c->level, &po) && !c->diag.errors;
 }
 

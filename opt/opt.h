@@ -43,6 +43,7 @@ typedef struct PassOptions {
 	const char *only;      /* comma-separated names to run alone, or NULL: all */
 	const char *disabled, *stop;
 	FILE *time;            /* where --time-passes prints, or NULL */
+	void (*before)(const char *pass, void *ctx);                   /* may be NULL */
 	void (*after)(Module *, Level, const char *pass, void *ctx);   /* --dump-after; may be NULL */
 	void *ctx;
 } PassOptions;

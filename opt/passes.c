@@ -57,6 +57,8 @@ run_passes(Module *m, Level *level, const PassOptions *o)
 			return false;
 		}
 		t = now();
+		if (o->before)
+			o->before(p->name, o->ctx);
 		if (!p->run(m) || m->diag->errors)
 			return false;
 		*level = p->leaves;
