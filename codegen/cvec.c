@@ -238,23 +238,13 @@ static void plus(CFn *c, const char *array, int64_t from)
 		fprintf(c->o, " + %lld", (long long)from);
 }
 
-static void print_load(Lanes *l, Access *a)
+static void move_in(Lanes *l, Access *a)
 {
 	CFn *c = l->c;
 	DType d = a->buf->type->dtype;
-	Node *e[2] = { a->start, a->cond };
 	int64_t n = chunk(l, a->buf);
 
-	a->array = cfn_name(c, cx_base(a->cond ? a->node->in[1] : a->node), true);
-	cx_begin(c, a->cond ? 2 : 1, e);
-	cfn_line(c, "%s %s[%lld];", cstorage(d), a->array, (long long)l->n);
-	if (a->cond) {
-		cfn_indent(c);
-		fputs("if (", c->o);
-		cx(c, a->cond, P_NONE);
-		fputs(") {\n", c->o);
-		c->indent++;
-	}
+	cx_begin(c, 1, &a->start);
 	for (int64_t k = 0; k < l->n; k += n) {
 		cfn_indent(c);
 		fprintf(c->o, "%s(", mover(c->f, true, d, n));
@@ -263,20 +253,46 @@ static void print_load(Lanes *l, Access *a)
 		address(c, a, k);
 		fputs(");\n", c->o);
 	}
-	if (a->cond) {
-		c->indent--;
-		cfn_line(c, "} else {");
-		c->indent++;
-		cfn_line(c, "TCC_UNROLL");
-		cfn_line(c, "for (i32 v = 0; v < %lld; v++)", (long long)l->n);
-		cfn_indent(c);
-		fprintf(c->o, "\t%s[v] = ", a->array);
-		cx(c, a->other, P_NONE);
-		fputs(";\n", c->o);
-		c->indent--;
-		cfn_line(c, "}");
-	}
 	cx_end(c);
+}
+
+static void fill_in(Lanes *l, Access *a)
+{
+	CFn *c = l->c;
+
+	cfn_line(c, "TCC_UNROLL");
+	cfn_line(c, "for (i32 v = 0; v < %lld; v++)", (long long)l->n);
+	cfn_indent(c);
+	fprintf(c->o, "\t%s[v] = ", a->array);
+	cx(c, a->other, P_NONE);
+	fputs(";\n", c->o);
+}
+
+/* The address is evaluated under the condition: loads in it may need that. */
+static void print_load(Lanes *l, Access *a)
+{
+	CFn *c = l->c;
+
+	a->array = cfn_name(c, cx_base(a->cond ? a->node->in[1] : a->node), true);
+	cfn_line(c, "%s %s[%lld];", cstorage(a->buf->type->dtype), a->array, (long long)l->n);
+	if (!a->cond) {
+		move_in(l, a);
+		return;
+	}
+	cx_begin(c, 1, &a->cond);
+	cfn_indent(c);
+	fputs("if (", c->o);
+	cx(c, a->cond, P_NONE);
+	fputs(") {\n", c->o);
+	cx_end(c);
+	c->indent++;
+	move_in(l, a);
+	c->indent--;
+	cfn_line(c, "} else {");
+	c->indent++;
+	fill_in(l, a);
+	c->indent--;
+	cfn_line(c, "}");
 }
 
 static void print_store(Lanes *l, const Access *a)

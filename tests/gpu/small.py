@@ -1,0 +1,74 @@
+"""Small networks on simulated GPUs, against onnxruntime.
+
+usage: small.py TCC-ML FOLDER
+"""
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper as h
+from onnx import numpy_helper as nh
+
+rng = np.random.default_rng(0)
+CASES = {}
+
+
+def case(f):
+    CASES[f.__name__] = f
+    return f
+
+
+def normal(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@case
+def padded_gather():
+    """A vector's guard protects the load in its address too."""
+    nodes = [h.make_node("Gather", ["w", "ids"], ["g"]), h.make_node("Pad", ["g", "p"], ["y"])]
+    return (nodes, {"ids": (np.array([3, -1, 0]), ["n"])},
+            {"w": normal(5, 8), "p": np.array([1, 0, 2, 0])})
+
+
+def build(nodes, inputs, constants):
+    ports = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), dims)
+             for n, (a, dims) in inputs.items()]
+    graph = h.make_graph(nodes, "g", ports, [h.make_empty_tensor_value_info("y")],
+                         [nh.from_array(a, n) for n, a in constants.items()])
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
+
+
+def run(tcc, tmp, name, target):
+    nodes, inputs, constants = CASES[name]()
+    model = build(nodes, inputs, constants)
+    arrays = {n: a for n, (a, _) in inputs.items()}
+    want = ort.InferenceSession(model.SerializeToString()).run(None, arrays)[0]
+    onnx.save(model, f"{tmp}/m.onnx")
+    args = [tcc, "run", f"{tmp}/m.onnx", "--target", target, "--simulate", "--output-dir", tmp]
+    for n, a in arrays.items():
+        np.save(f"{tmp}/{n}.npy", a)
+        args += ["--input", f"{n}={tmp}/{n}.npy"]
+    r = subprocess.run(args, capture_output=True, text=True)
+    if r.returncode:
+        return f"exit {r.returncode}: {r.stdout[-500:]}{r.stderr[-500:]}"
+    got = np.load(f"{tmp}/output_0.npy")
+    if got.shape != want.shape or not np.allclose(got, want, 1e-4, 1e-5):
+        return f"wrong output: {got}, want {want}"
+    return None
+
+
+def main():
+    tcc, tmp = sys.argv[1:]
+    failed = 0
+    for name in CASES:
+        for target in "sm_80", "gfx942":
+            fault = run(tcc, tmp, name, target)
+            failed += fault is not None
+            print(f"{name} {target}: {fault or 'ok'}")
+    print(f"{2 * len(CASES) - failed} passed, {failed} failed, 0 skipped")
+    return 1 if failed else 0
+
+
+sys.exit(main())
