@@ -210,6 +210,8 @@ dim_row(Lay *l, Node *d)
 	int64_t v;
 
 	r->size = is_int(d, &v) ? v : -1;
+	if (d->code == O_NUM && r->size < 0)     /* of what a sequence or optional holds: not known */
+		return;
 	r->lo = r->size >= 0 ? r->size : d->lo < 0 ? 0 : d->lo;
 	r->hi = r->size >= 0 ? r->size : d->hi >= INT32_MAX ? 0 : d->hi;
 	if (d->code == O_SYM && d->name) {

@@ -220,6 +220,8 @@ typedef struct ShapeTable ShapeTable;
 ShapeTable *shapes_new(OnnxModel *, const ImportOptions *);
 /* The i-th graph input's type; NULL after reporting. */
 const Type *shapes_input(ShapeTable *, int i);
+/* A type as declared, in which sizes that are no numbers are unknown (ty_element); NULL if we have none. */
+const Type *value_type(OnnxModel *, const OnnxType *);
 bool is_initializer(const OnnxGraph *, const char *name);
 
 /* ---- upgrade.c ------------------------------------------------------------------------------ */

@@ -159,6 +159,11 @@ static bool attr_value(Import *im, const Loc *loc, const OnnxAttr *a, Attr *to)
 	case OA_SPARSE:
 		*to = (Attr){ .name = a->name, .kind = A_TENSOR, .t = tensor_node(im->om, a->t[0], loc) };
 		return to->t != NULL;
+	case OA_TYPE:
+		*to = (Attr){ .name = a->name, .kind = A_TYPE, .type = value_type(im->om, a->type[0]) };
+		if (!to->type)
+			diag_error(im->om->diag, X_UNSUPPORTED, loc, "attribute \"%s\" is no type that is supported", a->name);
+		return to->type != NULL;
 	default:
 		diag_error(im->om->diag, X_UNSUPPORTED, loc, "attribute \"%s\" is of a kind that is not "
 			"supported", a->name);
@@ -244,9 +249,11 @@ static bool add_results(Import *im, const OnnxGraph *g, const Env *e, Region *r)
  */
 typedef struct BodyForm {
 	int lead, skip, carried, scans;
+	bool maps;           /* inputs are elements of those operands that are sequences */
 	const Type **types;  /* of the inputs; `holds`: a condition that is true whenever the body runs */
 	Node *const *in;
 	const OnnxAttr *axes, *backward;
+	const Loc *loc;
 } BodyForm;
 
 static const Type holds;
@@ -274,7 +281,7 @@ static Region *import_region(Import *im, const OnnxGraph *g, Env *up, const Body
 	int n = 0;
 
 	r->params = NEWN(im->m, Node *, g->nin + 2);
-	if (b->scans)
+	if (b->scans || b->maps)
 		r->params[n++] = t_param(im->m, "round", ty_tensor(im->m, DT_I64, 0, NULL), 0);
 	for (int i = 0; i < g->nin; i++) {
 		Node *v;
@@ -282,8 +289,13 @@ static Region *import_region(Import *im, const OnnxGraph *g, Env *up, const Body
 			v = t_scalar(im->m, DT_BOOL, (Num){ .i = 1 });
 		else if (b->scans && i >= b->carried)
 			v = scan_slice(im, b, i, r->params[0]);
+		else if (b->maps)
+			v = b->in[i]->type->kind != T_SEQ ? b->in[i] : graph_op(im->m, row_of("", "SequenceAt"), 2,
+				(Node *[]){ b->in[i], r->params[0] }, NULL, 1, 0, NULL, b->loc);
 		else
 			v = r->params[n] = t_param(im->m, g->in[i].name, b->types[i], n), n++;
+		if (!v)
+			return NULL;
 		bind(im, &e, g->in[i].name, v);
 	}
 	r->nparams = n;
@@ -371,9 +383,9 @@ static bool map_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b
 {
 	if (!fits_count(im, f, g, f->nin))
 		return false;
+	b->maps = true;
 	for (int i = 0; i < f->nin; i++)
-		b->types[i] = !f->in[i] ? NULL : f->in[i]->type->kind == T_SEQ && f->in[i]->type->rank
-			? f->in[i]->type->elem[0] : f->in[i]->type;
+		b->types[i] = f->in[i] ? f->in[i]->type : NULL;
 	return true;
 }
 
@@ -398,7 +410,7 @@ static bool body_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 {
 	bool ok = true;
 
-	*b = (BodyForm){ .in = f->in, .types = NEWN(im->m, const Type *, f->nin + g->nin + 2) };
+	*b = (BodyForm){ .in = f->in, .loc = f->loc, .types = NEWN(im->m, const Type *, f->nin + g->nin + 2) };
 	if (!strcmp(f->op, "Loop"))
 		ok = loop_types(im, f, g, b);
 	else if (!strcmp(f->op, "Scan"))
@@ -417,6 +429,15 @@ static bool body_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *
 	return ok;
 }
 
+/* A carried sequence's type for every round. */
+static const Type *widened(Module *m, const Type *in, const Type *out)
+{
+	if (in->kind == T_OPTIONAL && out->kind == T_SEQ)
+		out = ty_of(m, T_OPTIONAL, DT_NONE, out);
+	const Type *t = ty_join(m, in, out);
+	return t ? t : in;           /* the row says what it thinks of that */
+}
+
 /* Where a carried value comes out in another size than it went in, its size becomes a symbol of
  * the body. True if something changed, so that the body must be made again. */
 static bool generalize(Import *im, const Region *r, const BodyForm *b)
@@ -429,6 +450,12 @@ static bool generalize(Import *im, const Region *r, const BodyForm *b)
 		const Type *in = b->types[b->lead + i], *out = r->results[first + i]->type;
 		Node *dims[MAX_RANK];
 		bool differs = false;
+		if (in->kind != T_TENSOR) {
+			const Type *t = widened(m, in, out);
+			changed |= t != in;
+			b->types[b->lead + i] = t;
+			continue;
+		}
 		if (in->kind != T_TENSOR || out->kind != T_TENSOR || in->rank != out->rank)
 			continue;   /* the row says what it thinks of that */
 		for (int d = 0; d < in->rank; d++) {

@@ -289,35 +289,33 @@ static const Type *tensor_type(ShapeTable *t, int i)
 	return NULL;
 }
 
-/* Elements of sequences and the like: their dimensions are nobody's business at entry. */
-static const Type *inner_type(ShapeTable *t, const OnnxType *type, const char *name)
+const Type *value_type(OnnxModel *om, const OnnxType *type)
 {
-	Module *m = t->om->m;
+	Module *m = om->m;
 	Node *dims[MAX_RANK];
-	const Type *of;
+	const Type *of = NULL;
+	int rank = type && type->kind == OT_TENSOR ? type->has_shape ? type->rank : -1 : 0;
 
+	if (type && (type->kind == OT_SEQ || type->kind == OT_OPTIONAL || type->kind == OT_MAP)
+			&& !(of = value_type(om, type->of)))
+		return NULL;
 	switch (type ? type->kind : OT_NONE) {
 	case OT_TENSOR:
-		if (dtype_of_onnx(type->elem) == DT_NONE || !type->has_shape || type->rank > MAX_RANK)
-			break;
-		for (int i = 0; i < type->rank; i++)
-			dims[i] = type->dims[i].value > 0 ? x_idx(m, type->dims[i].value)
-				: x_sym(m, NULL, any_size.lo, any_size.hi);
-		return ty_tensor(m, dtype_of_onnx(type->elem), type->rank, dims);
+		if (dtype_of_onnx(type->elem) == DT_NONE || rank > MAX_RANK)
+			return NULL;
+		for (int i = 0; i < rank; i++)
+			dims[i] = x_idx(m, type->dims[i].value > 0 ? type->dims[i].value : -1);
+		return ty_tensor(m, dtype_of_onnx(type->elem), rank, dims);
 	case OT_SEQ:
-		of = inner_type(t, type->of, name);
-		return of ? ty_of(m, T_SEQ, DT_NONE, of) : NULL;
+		return ty_of(m, T_SEQ, DT_NONE, of);
 	case OT_OPTIONAL:
-		of = inner_type(t, type->of, name);
-		return of ? ty_of(m, T_OPTIONAL, DT_NONE, of) : NULL;
+		return ty_of(m, T_OPTIONAL, DT_NONE, of);
 	case OT_MAP:
-		of = inner_type(t, type->of, name);
-		return of ? ty_of(m, T_MAP, dtype_of_onnx(type->elem), of) : NULL;
+		return dtype_of_onnx(type->elem) == DT_NONE || of->kind != T_TENSOR ? NULL
+			: ty_of(m, T_MAP, dtype_of_onnx(type->elem), of);
 	default:
-		break;
+		return NULL;
 	}
-	diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has a type that is not supported", name);
-	return NULL;
 }
 
 const Type *shapes_input(ShapeTable *t, int i)
@@ -330,5 +328,8 @@ const Type *shapes_input(ShapeTable *t, int i)
 	}
 	if (v->type->kind == OT_TENSOR)
 		return tensor_type(t, i);
-	return inner_type(t, v->type, v->name);
+	const Type *type = value_type(t->om, v->type);
+	if (!type)
+		diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has a type that is not supported", v->name);
+	return type;
 }

@@ -108,6 +108,12 @@ const Type *ty_tensor(Module *, DType, int rank, Node *const *dims);
 const Type *ty_buffer(Module *, DType, Space);
 const Type *ty_tuple(Module *, int n, const Type *const *);
 const Type *ty_of(Module *, TypeKind, DType, const Type *elem);   /* seq, optional, map, void */
+/*
+ * What a sequence or optional says of its elements: the type of tensors with sizes that are numbers, or
+ * -1 where nothing is known; rank -1 where that is not known either (text: "f32[*]"), -2 where there are none ("f32[!]").
+ */
+const Type *ty_element(Module *, const Type *);
+const Type *ty_join(Module *, const Type *, const Type *);        /* of elements that are either; NULL: none is */
 
 /* A constant's payload, as ONNX lays it out: row-major, little-endian, sub-byte types packed low
  * bits first, bool a byte. Strings: an array of char pointers, NUL-terminated. Shared by hash. */

@@ -159,7 +159,7 @@ eq_type(const void *x, const void *y)
 
 	return a->kind == b->kind && a->dtype == b->dtype && a->space == b->space && a->rank == b->rank
 		&& (!a->dims) == (!b->dims) && (!a->elem) == (!b->elem)
-		&& (!a->dims || !a->rank || memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank) == 0)
+		&& (!a->dims || a->rank < 1 || memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank) == 0)
 		&& (!a->elem || !a->rank || memcmp(a->elem, b->elem, sizeof *a->elem * (size_t)a->rank) == 0);
 }
 
@@ -179,7 +179,7 @@ type_intern(Module *m, Type t)
 	p = NEW(m, Type);
 	*p = t;
 	if (t.dims)
-		p->dims = arena_dup(m->arena, t.dims, sizeof *t.dims * (size_t)t.rank);
+		p->dims = arena_dup(m->arena, t.dims, t.rank > 0 ? sizeof *t.dims * (size_t)t.rank : 0);
 	if (t.elem)
 		p->elem = arena_dup(m->arena, t.elem, sizeof *t.elem * (size_t)t.rank);
 	return table_add(tab, h, slot, p);
@@ -213,6 +213,45 @@ const Type *
 ty_of(Module *m, TypeKind k, DType d, const Type *elem)
 {
 	return type_intern(m, (Type){.kind = k, .dtype = d, .rank = elem != NULL, .elem = elem ? &elem : NULL});
+}
+
+const Type *
+ty_element(Module *m, const Type *t)
+{
+	Node *dims[MAX_RANK];
+	int i;
+
+	if (t->kind != T_TENSOR)
+		return t;
+	for (i = 0; i < t->rank; i++)
+		dims[i] = t->dims[i]->code == O_NUM ? t->dims[i] : x_idx(m, -1);
+	return ty_tensor(m, t->dtype, t->rank, dims);
+}
+
+const Type *
+ty_join(Module *m, const Type *a, const Type *b)
+{
+	const Type *e;
+	Node *dims[MAX_RANK];
+	int i;
+
+	if (a == b)
+		return a;
+	if (a->kind != b->kind || a->dtype != b->dtype)
+		return NULL;
+	if (a->kind == T_TENSOR) {
+		if (a->rank == -2 || b->rank == -2)
+			return a->rank == -2 ? b : a;
+		if (a->rank != b->rank)
+			return ty_tensor(m, a->dtype, -1, NULL);
+		for (i = 0; i < a->rank; i++)
+			dims[i] = a->dims[i] == b->dims[i] ? a->dims[i] : x_idx(m, -1);
+		return ty_tensor(m, a->dtype, a->rank, dims);
+	}
+	if ((a->kind != T_SEQ && a->kind != T_OPTIONAL) || !a->rank || !b->rank)
+		return NULL;
+	e = ty_join(m, a->elem[0], b->elem[0]);
+	return e ? ty_of(m, a->kind, a->dtype, e) : NULL;
 }
 
 Data *

@@ -154,7 +154,7 @@ static Node *scatter(P *p)
 
 static const Op *core_line(const char *name)
 {
-	static const OpCode codes[] = { O_TUPLE, O_IF, O_LOOP, O_HOST };
+	static const OpCode codes[] = { O_TUPLE, O_SEQ, O_IF, O_LOOP, O_HOST };
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
 		if (!strcmp(core_op(codes[i])->name, name))
 			return core_op(codes[i]);
@@ -174,6 +174,12 @@ static void check_core(P *p, const Node *t)
 			if (t->in[i] && !ps_agree(p, t->type->elem[i], t->in[i]->type))
 				ps_bad(p, "the type of result %d differs", i);
 	}
+	if (t->op->code == O_SEQ && ((t->type->kind != T_SEQ && t->type->kind != T_OPTIONAL) || t->type->rank != 1
+			|| (t->type->kind == T_OPTIONAL && t->nin > 1)))
+		ps_bad(p, "seq gives a sequence, or an optional of one element");
+	for (int i = 0; t->op->code == O_SEQ && i < t->nin; i++)
+		if (!t->in[i] || !ty_join(p->m, t->type->elem[0], t->in[i]->type))
+			ps_bad(p, "element %d does not fit the type", i);
 	if (t->op->code == O_IF && (t->nin != 1 || !t->in[0] || t->in[0]->type->kind != T_TENSOR ||
 			t->in[0]->type->dtype != DT_BOOL || t->type->kind != T_TUPLE))
 		ps_bad(p, "if takes a bool and gives a tuple");

@@ -26,7 +26,7 @@ typedef struct P {
 	bool is_float;         /* of a number */
 	const char *suffix;    /* type written after a number */
 	jmp_buf fail;
-	int depth;
+	int depth, inner;      /* inner: within what a sequence or optional holds */
 	Table values, symbols;
 	Local *locals; int nlocals, caplocals;
 	Dim *dims; int ndims;

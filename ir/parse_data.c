@@ -50,6 +50,12 @@ static const Type *tensor_type(P *p, DType d, bool loose)
 {
 	Node *dims[MAX_RANK];
 	int n = 0;
+	if (p->inner && (ps_is(p, "*") || ps_is(p, "!"))) {
+		n = ps_is(p, "*") ? -1 : -2;
+		ps_next(p);
+		ps_want(p, "]");
+		return ty_tensor(p->m, d, n, NULL);
+	}
 	while (!ps_is(p, "]")) {
 		if (n == MAX_RANK)
 			ps_bad(p, "more than %d dimensions", MAX_RANK);
@@ -58,7 +64,7 @@ static const Type *tensor_type(P *p, DType d, bool loose)
 		else
 			dims[n] = ps_index_expr(p);
 		int64_t v;
-		if (is_int(dims[n++], &v) && v < 0)
+		if (is_int(dims[n++], &v) && v < (p->inner ? -1 : 0))
 			ps_bad(p, "a dimension is negative");
 		if (!ps_eat(p, ","))
 			break;
@@ -105,7 +111,9 @@ const Type *ps_type(P *p, bool loose)
 			d = ps_dtype(p);
 			ps_want(p, ",");
 		}
+		p->inner++;
 		const Type *e = ps_is(p, ">") ? NULL : ps_type(p, loose);
+		p->inner--;
 		/* ">>" ends two */
 		if (p->tok == T_PUNCT && !strcmp(p->punct, ">>")) {
 			p->punct[1] = 0;

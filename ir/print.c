@@ -52,11 +52,13 @@ void pr_type_text(P *p, const Type *t)
 	switch (t->kind) {
 	case T_SCALAR: fputs(dtypes[t->dtype].text, p->f); break;
 	case T_TENSOR:
-		fprintf(p->f, "%s[", dtypes[t->dtype].text);
+		fprintf(p->f, "%s[%s", dtypes[t->dtype].text, t->rank == -1 ? "*" : t->rank < 0 ? "!" : "");
 		for (int i = 0; i < t->rank; i++) {
 			if (i)
 				fputs(", ", p->f);
-			if (pr_unknown(t->dims[i]) || (!p->loose && pr_hidden(p, t->dims[i])))
+			if (is_intv(t->dims[i], -1))
+				fputs("-1", p->f);
+			else if (pr_unknown(t->dims[i]) || (!p->loose && pr_hidden(p, t->dims[i])))
 				fputc('?', p->f);
 			else
 				pr_expr(p, t->dims[i], 0);

@@ -377,6 +377,10 @@ static void check_node(V *v, Node *n)
 				n->n >= n->in[0]->type->rank || n->in[0]->type->elem[n->n] != n->type)
 			bug(v, "result %lld does not fit its tuple", (long long)n->n);
 		break;
+	case O_SEQ:
+		if ((n->type->kind != T_SEQ && n->type->kind != T_OPTIONAL) || n->type->rank != 1)
+			bug(v, "a sequence is of another type");
+		break;
 	case O_IF: case O_LOOP: case O_HOST:
 		check_regions(v, n);
 		check_type(v, n->type);

@@ -26,6 +26,7 @@ typedef struct Planner {
 
 typedef struct Item { Group *g; Node *n; Region *home; bool done, busy; } Item;
 
+static int value_buffer(Planner *, Node *);
 static void run_region(Planner *, Region *out, Region *home);
 static void ensure(Planner *, Region *out, Node *t);
 static Node *cell_get(Planner *, Region *out, Node *c);
@@ -55,11 +56,14 @@ new_buf(Planner *p, BufClass cls, DType d, const char *name)
 static void
 touch(Planner *p, Node *t)
 {
-	Storage *st = storage_of(p->s, t);
+	Storage *st;
 	PlanBuf *b;
 	Vec *v;
 	int i;
 
+	if (t->type->kind != T_TENSOR)           /* a value: the runtime's own */
+		return;
+	st = storage_of(p->s, t);
 	if (st->id >= 0) {
 		b = buf_at(p, st->id);
 		if (b->last < p->step)
@@ -168,16 +172,24 @@ sym_value(Planner *p, Region *out, Node *sym)
 
 static Node *host(Planner *, Region *out, Node *e);
 
-/* An element of a tensor, loaded where the plan stands. */
+/* An element of a tensor, loaded where the plan stands; an input's where it begins, for all of it. */
 static Node *
 load_value(Planner *p, Region *out, Node *read)
 {
 	Node *t = read->in[0], *args[3], *v;
+	Scope *save = p->scope;
 	Storage *st;
 	int k;
 
 	if ((v = lookup(p, read)))
 		return v;
+	if (out != p->sizes && of_inputs(p, read)) {
+		while (p->scope->up)
+			p->scope = p->scope->up;
+		v = load_value(p, p->sizes, read);
+		p->scope = save;
+		return v;
+	}
 	ensure(p, out, t);
 	touch(p, t);
 	st = storage_of(p->s, t);
@@ -292,7 +304,7 @@ of_inputs(Planner *p, Node *e)
 static Node *
 bytes_of(Planner *p, Node *t)
 {
-	return x_muli(p->m, storage_of(p->s, t)->count, dtypes[storage_type(dtype_of(t))].bits / 8);
+	return x_muli(p->m, storage_of(p->s, t)->count, dtype_of(t) == DT_STRING ? 16 : dtypes[storage_type(dtype_of(t))].bits / 8);
 }
 
 static int
@@ -624,6 +636,8 @@ assign_dims(Planner *p, Region *out, const Node *t, const Node *v)
 	Node *val[MAX_RANK], *c;
 	int i;
 
+	if (t->type->kind != T_TENSOR)
+		return;
 	for (i = 0; i < rank_of(t); i++)
 		val[i] = is_local_sym(p, dim_of(t, i)) && dim_of(t, i) != dim_of(v, i)
 			? l_let(p->m, out, host(p, out, dim_of(v, i))) : NULL;
@@ -640,6 +654,15 @@ call5(Planner *p, Region *out, const char *name, int n, int64_t a, int64_t b, in
 	l_call(p->m, out, name, n, args);
 }
 
+/* Sequences and optionals are not copied: the buffer gets the same value. */
+static void
+move_value(Planner *p, Region *out, int dst, int src)
+{
+	Node *args[2] = {x_idx(p->m, dst), x_idx(p->m, src)}, *list = array(p, out, 2, args);
+
+	l_call(p->m, out, "host.value_move", 1, &list);
+}
+
 static void
 run_if(Planner *p, Region *out, Node *n)
 {
@@ -652,6 +675,10 @@ run_if(Planner *p, Region *out, Node *n)
 	cond = x_ne(p->m, host(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, n->in[0], NULL))), x_idx(p->m, 0));
 	for (i = 0; i < rank; i++) {
 		r = t_result(p->m, n, i);
+		if (r->type->kind != T_TENSOR) {
+			value_buffer(p, r);
+			continue;
+		}
 		storage_of(p->s, r)->id = new_buf(p, BUF_VIEW, storage_type(dtype_of(r)), NULL);
 		declare_dims(p, out, r);
 	}
@@ -662,6 +689,10 @@ run_if(Planner *p, Region *out, Node *n)
 			r = t_result(p->m, n, i);
 			v = n->regions[k]->results[i];
 			ensure(p, side[k], v);
+			if (r->type->kind != T_TENSOR) {
+				move_value(p, side[k], value_buffer(p, r), value_buffer(p, v));
+				continue;
+			}
 			add_view(p, r, v);
 			touch(p, v);
 			call5(p, side[k], "alias", 3, storage_of(p->s, r)->id, storage_of(p->s, v)->id, 0);
@@ -732,12 +763,20 @@ read_by_kernels(const Region *r, const Node *param)
 static void
 carried_buffer(Planner *p, Region *out, Node *param, Node *result, Node *init)
 {
-	Node *bytes = bytes_of(p, param);
-	Storage *st = storage_of(p->s, param);
+	Node *bytes;
+	Storage *st;
 	int64_t v;
 	PlanBuf *b;
 
-	st->id = new_buf(p, is_int(bytes, &v) ? BUF_ARENA : BUF_HEAP, storage_type(dtype_of(param)), NULL);
+	if (param->type->kind != T_TENSOR) {
+		map_put(&p->values, result, (void *)(intptr_t)(value_buffer(p, param) + 1));
+		move_value(p, out, value_buffer(p, param), value_buffer(p, init));
+		return;
+	}
+	bytes = bytes_of(p, param);
+	st = storage_of(p->s, param);
+	st->id = new_buf(p, dtype_of(param) == DT_STRING ? BUF_HOST : is_int(bytes, &v) ? BUF_ARENA : BUF_HEAP,
+		storage_type(dtype_of(param)), NULL);
 	storage_of(p->s, result)->id = st->id;
 	add_view(p, result, param);
 	b = buf_at(p, st->id);
@@ -752,7 +791,7 @@ carried_buffer(Planner *p, Region *out, Node *param, Node *result, Node *init)
 static int
 root_buffer(Planner *p, Node *t)
 {
-	return storage_of(p->s, t)->id;
+	return t->type->kind == T_TENSOR ? storage_of(p->s, t)->id : value_buffer(p, t);
 }
 
 static void
@@ -767,9 +806,14 @@ next_values(Planner *p, Region *in, Node *n)
 		tmp[i] = -1;
 		for (k = 0; k < nc; k++)
 			if (k != i && root_buffer(p, v) == root_buffer(p, r->params[1 + k]))
-				tmp[i] = new_buf(p, BUF_HEAP, storage_type(dtype_of(v)), NULL);
+				tmp[i] = new_buf(p, v->type->kind != T_TENSOR ? BUF_VALUE : dtype_of(v) == DT_STRING ? BUF_HOST : BUF_HEAP,
+					storage_type(dtype_of(v)), NULL);
 		if (tmp[i] < 0)
 			continue;
+		if (v->type->kind != T_TENSOR) {
+			move_value(p, in, tmp[i], root_buffer(p, v));
+			continue;
+		}
 		bytes = host(p, in, bytes_of(p, v));
 		allocate(p, in, tmp[i], bytes);
 		copy_bytes(p, in, tmp[i], x_idx(p->m, 0), root_buffer(p, v), bytes);
@@ -779,8 +823,12 @@ next_values(Planner *p, Region *in, Node *n)
 		v = r->results[1 + i];
 		if (root_buffer(p, v) == root_buffer(p, param))
 			continue;
+		if (v->type->kind != T_TENSOR) {
+			move_value(p, in, root_buffer(p, param), tmp[i] >= 0 ? tmp[i] : root_buffer(p, v));
+			continue;
+		}
 		bytes = host(p, in, bytes_of(p, v));
-		if (buf_at(p, root_buffer(p, param))->cls == BUF_HEAP)
+		if (buf_at(p, root_buffer(p, param))->cls != BUF_ARENA)
 			allocate(p, in, root_buffer(p, param), bytes);
 		touch(p, v);
 		touch(p, param);
@@ -890,19 +938,130 @@ run_loop(Planner *p, Region *out, Node *n)
 
 /* ---- routines of the runtime ---------------------------------------------------------------------------- */
 
+/* The buffer of a sequence, optional or map. */
+static int
+value_buffer(Planner *p, Node *t)
+{
+	intptr_t id = (intptr_t)map_get(&p->values, t);
+
+	if (!id) {
+		id = new_buf(p, BUF_VALUE, DT_NONE, NULL) + 1;
+		map_put(&p->values, t, (void *)id);
+	}
+	return (int)id - 1;
+}
+
+static void
+call_routine(Planner *p, Region *out, const char *name, int n, Node *const *v)
+{
+	Node *args = array(p, out, n, v);
+
+	l_call(p->m, out, arena_printf(p->m->arena, "host.%s", name), 1, &args);
+}
+
+/* A sequence of known elements, one after the other. */
+static void
+run_seq(Planner *p, Region *out, Node *n)
+{
+	Node *v[MAX_RANK + 5], *e;
+	int id = value_buffer(p, n), i, k, c;
+	bool seq = n->type->kind == T_SEQ;
+
+	for (i = 0; i < n->nin; i++)
+		ensure(p, out, n->in[i]);
+	p->step++;
+	v[0] = x_idx(p->m, id);
+	v[1] = x_idx(p->m, dtypes[n->type->elem[0]->dtype].onnx);
+	call_routine(p, out, seq ? "seq_new" : "value_none", seq ? 2 : 1, v);
+	for (i = 0; i < n->nin; i++) {
+		e = n->in[i];
+		if (e->type->kind != T_TENSOR) {
+			if (seq)
+				diag_error(p->m->diag, X_UNSUPPORTED, n->loc, "a sequence of sequences");
+			move_value(p, out, id, value_buffer(p, e));
+			continue;
+		}
+		touch(p, e);
+		c = 1;
+		if (seq) {
+			v[c++] = x_idx(p->m, id);
+			v[c++] = x_idx(p->m, i);
+		}
+		v[c++] = x_idx(p->m, root_buffer(p, e));
+		v[c++] = x_idx(p->m, rank_of(e));
+		for (k = 0; k < rank_of(e); k++)
+			v[c++] = host(p, out, dim_of(e, k));
+		call_routine(p, out, seq ? "seq_insert" : "value_wrap", c, v);
+	}
+}
+
+/* The integer that a tensor of one element holds, where the plan stands. */
+static Node *
+scalar_value(Planner *p, Region *out, Node *t)
+{
+	Node *zero[MAX_RANK];
+	int i;
+
+	for (i = 0; i < rank_of(t); i++)
+		zero[i] = x_idx(p->m, 0);
+	return host(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, t, zero)));
+}
+
 /*
- * A host node names a routine of the runtime and, in its attribute "args", the routine's arguments:
- * d the result's buffer, 0..9 an operand's, nKD the size of operand K's dimension D (1 past its rank),
- * N the result's number of elements, NK operand K's, SK 0 if operand K has one element and the result
+ * One or more arguments of a routine, from the pattern at *c, which moves past it: d the result's
+ * buffer, v the same as a view that the routine sets, 0..9 an operand's, nKD the size of operand K's
+ * dimension D (1 past its rank), N the result's number of elements, NK operand K's, RK operand K's rank
+ * and sizes, =K the integer that operand K holds, SK 0 if operand K has one element and the result
  * another number, else 1, #V the integer V.
  */
+static int
+host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v)
+{
+	char kind = *(*c)++, *end;
+	bool other = strchr("nRS=", kind) || (kind == 'N' && **c >= '0' && **c <= '9');
+	Node *t = other ? n->in[*(*c)++ - '0'] : kind >= '0' && kind <= '9' ? n->in[kind - '0'] : n;
+	int d, k = 0;
+
+	switch (kind) {
+	case 'd': case 'v':
+		v[k++] = x_idx(p->m, id);
+		break;
+	case '#':
+		v[k++] = x_idx(p->m, strtoll(*c, &end, 10));
+		*c = end;
+		break;
+	case 'n':
+		d = *(*c)++ - '0';
+		v[k++] = host(p, out, rank_of(t) > d ? dim_of(t, d) : x_idx(p->m, 1));
+		break;
+	case 'N':
+		v[k++] = host(p, out, numel(p->m, t));
+		break;
+	case 'R':
+		v[k++] = x_idx(p->m, rank_of(t));
+		for (d = 0; d < rank_of(t); d++)
+			v[k++] = host(p, out, dim_of(t, d));
+		break;
+	case '=':
+		v[k++] = scalar_value(p, out, t);
+		break;
+	case 'S':
+		v[k++] = host(p, out, x_select(p->m, x_eq(p->m, numel(p->m, t), x_idx(p->m, 1)), x_idx(p->m, 0), x_idx(p->m, 1)));
+		break;
+	default:
+		touch(p, t);
+		v[k++] = x_idx(p->m, root_buffer(p, t));
+	}
+	return k;
+}
+
+/* A host node names a routine of the runtime and, in its attribute "args", the routine's arguments. */
 static void
 run_host(Planner *p, Region *out, Node *n)
 {
-	Node *v[32], *args[2], *t;
+	Node *v[64];
 	const Attr *pattern = attr_find(n->attrs, "args");
 	const char *c = pattern ? pattern->s : NULL;
-	char *end;
 	int i, k = 0, id;
 
 	for (i = 0; i < n->nin; i++)
@@ -913,39 +1072,20 @@ run_host(Planner *p, Region *out, Node *n)
 		return;
 	}
 	p->step++;
-	id = new_buf(p, n->type->kind == T_TENSOR ? dtype_of(n) == DT_STRING ? BUF_HOST : BUF_HEAP : BUF_VALUE, n->type->dtype, NULL);
-	map_put(&p->values, n, (void *)(intptr_t)(id + 1));
 	if (n->type->kind == T_TENSOR) {
-		storage_of(p->s, n)->id = id;
-		allocate(p, out, id, host(p, out, dtype_of(n) == DT_STRING ? x_muli(p->m, numel(p->m, n), 16) : bytes_of(p, n)));
-	}
-	for (; *c; c++) {
+		bool string = dtype_of(n) == DT_STRING, view = strchr(c, 'v') != NULL;
+		id = storage_of(p->s, n)->id = new_buf(p, view ? BUF_VIEW : string ? BUF_HOST : BUF_HEAP, storage_type(dtype_of(n)),
+			NULL);
+		if (!view)
+			allocate(p, out, id, host(p, out, bytes_of(p, n)));
+	} else
+		id = value_buffer(p, n);
+	while (*c)
 		if (*c == ' ')
-			continue;
-		if (*c == 'd')
-			v[k++] = x_idx(p->m, id);
-		else if (*c == 'N' && c[1] >= '0' && c[1] <= '9')
-			v[k++] = host(p, out, numel(p->m, n->in[*++c - '0']));
-		else if (*c == 'N')
-			v[k++] = host(p, out, numel(p->m, n));
-		else if (*c == '#') {
-			v[k++] = x_idx(p->m, strtoll(c + 1, &end, 10));
-			c = end - 1;
-		}
-		else if (*c == 'n') {
-			t = n->in[c[1] - '0'];
-			v[k++] = host(p, out, rank_of(t) > c[2] - '0' ? dim_of(t, c[2] - '0') : x_idx(p->m, 1));
-			c += 2;
-		} else if (*c == 'S') {
-			t = n->in[*++c - '0'];
-			v[k++] = host(p, out, x_select(p->m, x_eq(p->m, numel(p->m, t), x_idx(p->m, 1)), x_idx(p->m, 0), x_idx(p->m, 1)));
-		} else {
-			touch(p, n->in[*c - '0']);
-			v[k++] = x_idx(p->m, root_buffer(p, n->in[*c - '0']));
-		}
-	}
-	args[0] = array(p, out, k, v);
-	l_call(p->m, out, arena_printf(p->m->arena, "host.%s", n->name), 1, args);
+			c++;
+		else
+			k += host_argument(p, out, n, id, &c, v + k);
+	call_routine(p, out, n->name, k, v);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------------------ */
@@ -973,10 +1113,31 @@ run_item(Planner *p, Region *out, Item *it)
 		run_if(p, out, it->n);
 	else if (it->n->code == O_LOOP)
 		run_loop(p, out, it->n);
+	else if (it->n->code == O_SEQ)
+		run_seq(p, out, it->n);
 	else
 		run_host(p, out, it->n);
 	it->done = true;
 	it->busy = false;
+}
+
+static void
+input_buffer(Planner *p, Node *t)
+{
+	bool tensor = t->type->kind == T_TENSOR;
+	int i, id;
+
+	for (i = 0; i < p->m->main->nparams && p->m->main->params[i] != t; i++)
+		;
+	if (i == p->m->main->nparams)
+		return;
+	id = new_buf(p, BUF_INPUT, tensor ? storage_type(dtype_of(t)) : DT_NONE, t->name);
+	buf_at(p, id)->index = i;
+	p->s->plan->in_buf[i] = id;
+	if (tensor)
+		storage_of(p->s, t)->id = id;
+	else
+		map_put(&p->values, t, (void *)(intptr_t)(id + 1));
 }
 
 static void
@@ -986,16 +1147,9 @@ ensure(Planner *p, Region *out, Node *t)
 
 	if (t->code == O_CONST)
 		const_buffer(p, t);
-	else if (t->code == O_PARAM && storage_of(p->s, t)->id < 0) {
-		int i;
-		for (i = 0; i < p->m->main->nparams && p->m->main->params[i] != t; i++)
-			;
-		if (i < p->m->main->nparams) {
-			storage_of(p->s, t)->id = new_buf(p, BUF_INPUT, storage_type(dtype_of(t)), t->name);
-			buf_at(p, storage_of(p->s, t)->id)->index = i;
-			p->s->plan->in_buf[i] = storage_of(p->s, t)->id;
-		}
-	} else if (it && it->home == p->scope->home)
+	else if (t->code == O_PARAM && (t->type->kind == T_TENSOR ? storage_of(p->s, t)->id < 0 : !map_get(&p->values, t)))
+		input_buffer(p, t);
+	 else if (it && it->home == p->scope->home)
 		run_item(p, out, it);
 }
 
@@ -1119,7 +1273,7 @@ outputs(Planner *p, Region *out)
 		if (t->type->kind != T_TENSOR) {
 			ensure(p, out, t);
 			args[0] = x_idx(p->m, i);
-			args[1] = x_idx(p->m, (int64_t)(intptr_t)map_get(&p->values, t->code == O_RESULT ? t->in[0] : t) - 1);
+			args[1] = x_idx(p->m, value_buffer(p, t));
 			args[2] = x_idx(p->m, 0);
 			args[3] = array(p, out, 0, NULL);
 			l_call(p->m, out, "output", 4, args);
@@ -1198,12 +1352,6 @@ make_plan(Sched *s)
 	int i, n;
 	bool fixed = true;
 
-	for (i = 0; i < s->m->main->nparams; i++)
-		if (s->m->main->params[i]->type->kind != T_TENSOR) {
-			diag_error(s->m->diag, X_UNSUPPORTED, NULL, "input '%s': sequence and optional inputs are not supported",
-				s->m->main->params[i]->name);
-			return false;
-		}
 	if (find_sizes(s)) {
 		diag_error(s->m->diag, X_USAGE, NULL, "run-time data give sizes that have no name: run the pass 'sizes' first");
 		return false;
@@ -1224,7 +1372,8 @@ make_plan(Sched *s)
 	for (i = 0; i < groups.n; i++)
 		add_item(&p, groups.at[i], NULL);
 	for (i = 0; i < n; i++)
-		if (list[i]->code == O_LOOP || list[i]->code == O_IF || list[i]->code == O_HOST)
+		if (list[i]->code == O_LOOP || list[i]->code == O_IF || list[i]->code == O_HOST
+		 || list[i]->code == O_SEQ)
 			add_item(&p, NULL, list[i]);
 	free(list);
 	checks(&p);

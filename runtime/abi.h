@@ -504,19 +504,25 @@ struct TccRun {
 #define TCC_HOST(X) \
 	/* Sequences: seq and dst are value buffers; pos may be negative (from the end). */ \
 	X(seq_new,     "dst dtype")                          /* empty */ \
-	X(seq_len,     "seq")                                /* -> length */ \
-	X(seq_insert,  "dst seq pos buffer rank dims...")    /* copies the tensor; pos == len appends */ \
+	X(seq_len,     "dst seq")                            /* dst: int64 */ \
+	X(seq_insert,  "dst seq pos buffer rank dims...")    /* copies the tensor; pos INT64_MAX appends */ \
 	X(seq_erase,   "dst seq pos") \
-	X(seq_rank,    "seq pos")                            /* -> rank of an element */ \
-	X(seq_dim,     "seq pos axis")                       /* -> one of its sizes */ \
+	/* dst: int64 [rank], an element's sizes; dims: what they must be, -1 where anything goes */ \
+	X(seq_shape,   "dst seq pos rank dims...") \
 	X(seq_at,      "view seq pos")                       /* view becomes the element's memory */ \
+	/* Parts of a tensor along an axis: n of the sizes in a buffer of int64, or with n -1 all of the \
+	 * one size, but for the last. keep 0: without the axis. */ \
+	X(seq_split,   "dst buffer axis keep sizes n rank dims...") \
+	/* All elements end to end along an axis, which fresh says is a new one; rank is theirs. */ \
+	X(seq_cat_shape, "dst seq axis fresh rank")          /* dst: int64 [rank + fresh] */ \
+	X(seq_cat,     "dst seq axis fresh") \
 	/* Optionals and values as a whole. */ \
 	X(value_none,  "dst")                                /* an absent optional */ \
-	X(value_has,   "value")                              /* -> 0 or 1 */ \
+	X(value_has,   "dst value")                          /* dst: bool */ \
 	X(value_move,  "dst src")                            /* dst is the same value */ \
+	X(value_take,  "dst src")                            /* likewise, and it must be there */ \
 	X(value_wrap,  "dst buffer rank dims...")            /* a present optional: copies the tensor */ \
-	X(value_rank,  "value")                              /* of a present optional tensor */ \
-	X(value_dim,   "value axis") \
+	X(value_shape, "dst value rank dims...")             /* as seq_shape, of an optional tensor */ \
 	X(value_get,   "view value")                         /* view becomes its memory */ \
 	/* A sequence of n maps from keys (int64 or string constant [c]) to float scores [n, c]. */ \
 	X(zipmap,      "dst keys scores n c") \

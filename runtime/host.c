@@ -1,20 +1,34 @@
 /*
- * Routines for what is not data-parallel: sequences, optionals, maps, strings (abi.h, TCC_HOST).
- * Values live in memory of the run and are never changed once made, so they may share elements.
+ * Routines for what is not data-parallel (abi.h, TCC_HOST): sequences, optionals and maps here, strings
+ * in host_string.c. Values live in memory of the run and are never changed once made, so they may share
+ * elements.
  */
-#define _GNU_SOURCE
-#include <inttypes.h>
-#include <locale.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include "rt.h"
+#include "host.h"
 
-static int64_t fail(TccContext *ctx, const char *what)
+int64_t host_fail(TccContext *ctx, const char *what)
 {
 	tcc_fail(&ctx->err, TCC_BAD_DATA, "%s", what);
 	ctx->run.status = ctx->err.code;
 	return 0;
+}
+
+int64_t host_deliver(TccContext *ctx, int64_t dst, const void *from, uint64_t bytes)
+{
+	const TccSlot *s = &ctx->slots[dst];
+	if (from)
+		tcc_move(ctx, s->p, s->host, from, true, bytes);
+	return 0;
+}
+
+const void *host_bytes(TccContext *ctx, int64_t buffer, uint64_t bytes)
+{
+	const TccSlot *s = &ctx->slots[buffer];
+	void *copy;
+	if (s->host)
+		return s->p;
+	copy = tcc_run_alloc(ctx, bytes, true);
+	return copy && !tcc_move(ctx, copy, true, s->p, false, bytes) ? copy : NULL;
 }
 
 /* --- sequences and optionals ------------------------------------------------------------- */
@@ -54,7 +68,7 @@ static bool snapshot(TccContext *ctx, TccValue *v, int64_t buffer, int64_t rank,
 	uint32_t dtype = ctx->inst->buffers[buffer].dtype;
 	uint64_t bytes;
 	if (rank < 0 || rank > TCC_MAX_RANK || !tcc_tensor_size(dtype, (int)rank, dims, NULL, &bytes))
-		return fail(ctx, "a tensor's size is negative or overflows");
+		return host_fail(ctx, "a tensor's size is negative or overflows");
 	int64_t *shape = tcc_run_alloc(ctx, rank * sizeof *shape, true);
 	void *data = tcc_run_alloc(ctx, bytes, s->host);
 	if (!shape || !data || tcc_move(ctx, data, s->host, s->p, s->host, bytes))
@@ -74,7 +88,7 @@ static int64_t view(TccContext *ctx, int64_t buffer, const TccValue *v)
 	const TccTensor *t = &v->u.tensor;
 	uint64_t bytes;
 	if (v->kind != TCC_TENSOR || !tcc_tensor_size(v->dtype, t->ndim, t->shape, NULL, &bytes))
-		return fail(ctx, "a value is not the tensor that the model expects there");
+		return host_fail(ctx, "a value is not the tensor that the model expects there");
 	bool host = t->device_type == TCC_DEV_CPU;
 	TccSlot s = {.p = tcc_tensor_data(t), .size = bytes, .host = host};
 	if (host && ctx->inst->dev && v->dtype != TCC_STRING) {
@@ -95,41 +109,47 @@ static const TccValue *element(TccContext *ctx, int64_t seq, int64_t pos)
 	if (pos < 0)
 		pos += n;
 	if (pos < 0 || pos >= n) {
-		fail(ctx, "a position is outside of its sequence");
+		host_fail(ctx, "a position is outside of its sequence");
 		return NULL;
 	}
 	return &v->u.seq.items[pos];
 }
 
-static int64_t axis_of(TccContext *ctx, const TccValue *v, int64_t axis)
+/* The sizes of a tensor that has this rank, and these sizes but where they are -1, to dst. */
+static int64_t put_shape(TccContext *ctx, int64_t dst, const TccValue *v, int64_t rank,
+                         const int64_t *want)
 {
 	if (!v)
 		return 0;
-	if (v->kind != TCC_TENSOR || axis < 0 || axis >= v->u.tensor.ndim)
-		return fail(ctx, "a value has another rank than the model expects");
-	return v->u.tensor.shape[axis];
+	if (v->kind != TCC_TENSOR || v->u.tensor.ndim != rank)
+		return host_fail(ctx, v->kind == TCC_NONE ? "an optional value is absent"
+		                 : "a value has another rank than the model expects");
+	for (int64_t d = 0; d < rank; d++)
+		if (want[d] >= 0 && want[d] != v->u.tensor.shape[d])
+			return host_fail(ctx, "a value has other sizes than the model expects");
+	return host_deliver(ctx, dst, rank ? v->u.tensor.shape : NULL, (uint64_t)rank * 8);
 }
 
-static int64_t do_seq_new(TccContext *ctx, const int64_t *a)
+int64_t do_seq_new(TccContext *ctx, const int64_t *a)
 {
 	new_sequence(ctx, a[0], (uint32_t)a[1], 0);
 	return 0;
 }
 
-static int64_t do_seq_len(TccContext *ctx, const int64_t *a)
+int64_t do_seq_len(TccContext *ctx, const int64_t *a)
 {
-	const TccValue *v = value_of(ctx, a[0]);
-	return v->kind == TCC_SEQUENCE ? (int64_t)v->u.seq.n : 0;
+	const TccValue *v = value_of(ctx, a[1]);
+	int64_t n = v->kind == TCC_SEQUENCE ? (int64_t)v->u.seq.n : 0;
+	return host_deliver(ctx, a[0], &n, sizeof n);
 }
 
-static int64_t do_seq_insert(TccContext *ctx, const int64_t *a)
+int64_t do_seq_insert(TccContext *ctx, const int64_t *a)
 {
 	const TccValue *old = value_of(ctx, a[1]);
-	int64_t n = old->kind == TCC_SEQUENCE ? (int64_t)old->u.seq.n : 0, pos = a[2];
-	if (pos < 0)
-		pos += n;
+	int64_t n = old->kind == TCC_SEQUENCE ? (int64_t)old->u.seq.n : 0;
+	int64_t pos = a[2] == INT64_MAX ? n : a[2] < 0 ? a[2] + n : a[2];
 	if (pos < 0 || pos > n)
-		return fail(ctx, "a position is outside of its sequence");
+		return host_fail(ctx, "a position is outside of its sequence");
 	TccValue *v = new_sequence(ctx, a[0], ctx->inst->buffers[a[3]].dtype, n + 1);
 	if (!v || !snapshot(ctx, &v->u.seq.items[pos], a[3], a[4], a + 5))
 		return 0;
@@ -140,7 +160,7 @@ static int64_t do_seq_insert(TccContext *ctx, const int64_t *a)
 	return 0;
 }
 
-static int64_t do_seq_erase(TccContext *ctx, const int64_t *a)
+int64_t do_seq_erase(TccContext *ctx, const int64_t *a)
 {
 	const TccValue *gone = element(ctx, a[1], a[2]);
 	if (!gone)
@@ -155,41 +175,174 @@ static int64_t do_seq_erase(TccContext *ctx, const int64_t *a)
 	return 0;
 }
 
-static int64_t do_seq_rank(TccContext *ctx, const int64_t *a)
+int64_t do_seq_shape(TccContext *ctx, const int64_t *a)
 {
-	const TccValue *v = element(ctx, a[0], a[1]);
-	return v && v->kind == TCC_TENSOR ? v->u.tensor.ndim : 0;
+	return put_shape(ctx, a[0], element(ctx, a[1], a[2]), a[3], a + 4);
 }
 
-static int64_t do_seq_dim(TccContext *ctx, const int64_t *a)
-{
-	return axis_of(ctx, element(ctx, a[0], a[1]), a[2]);
-}
-
-static int64_t do_seq_at(TccContext *ctx, const int64_t *a)
+int64_t do_seq_at(TccContext *ctx, const int64_t *a)
 {
 	const TccValue *v = element(ctx, a[1], a[2]);
 	return v ? view(ctx, a[0], v) : 0;
 }
 
-static int64_t do_value_none(TccContext *ctx, const int64_t *a)
+/*
+ * Copies the box of `n` outer rows of `bytes` each; rows lie `dst_step` and `src_step` apart. Where the
+ * memory is a device's, a copy a row.
+ */
+static bool copy_rows(TccContext *ctx, uint8_t *dst, uint64_t dst_step, bool dst_host,
+                      const uint8_t *src, uint64_t src_step, bool src_host, uint64_t n, uint64_t bytes)
+{
+	if (dst_step == bytes && src_step == bytes)
+		return !tcc_move(ctx, dst, dst_host, src, src_host, n * bytes);
+	for (uint64_t i = 0; i < n; i++)
+		if (tcc_move(ctx, dst + i * dst_step, dst_host, src + i * src_step, src_host, bytes))
+			return false;
+	return true;
+}
+
+static uint64_t unit_of(uint32_t dtype)
+{
+	return dtype == TCC_STRING ? sizeof(TccStr) : (uint64_t)tcc_dtype_bits(dtype) / 8;
+}
+
+static uint64_t product(const int64_t *dims, int64_t from, int64_t to)
+{
+	uint64_t n = 1;
+	for (; from < to; from++)
+		n *= (uint64_t)dims[from];
+	return n;
+}
+
+/* One part of a tensor, [from, from + len) along the axis, as a value of its own. */
+static bool part(TccContext *ctx, TccValue *v, const int64_t *a, int64_t from, int64_t len)
+{
+	const TccSlot *s = &ctx->slots[a[1]];
+	int64_t axis = a[2], rank = a[6], *shape = tcc_run_alloc(ctx, (uint64_t)(rank + 1) * sizeof *shape, true);
+	const int64_t *dims = a + 7;
+	uint32_t dtype = ctx->inst->buffers[a[1]].dtype;
+	uint64_t unit = unit_of(dtype);
+	uint64_t outer = product(dims, 0, axis), inner = product(dims, axis + 1, rank) * unit;
+	uint8_t *data = tcc_run_alloc(ctx, outer * len * inner, s->host);
+	if (!shape || !data || !copy_rows(ctx, data, len * inner, s->host, s->p + from * inner,
+	                                  dims[axis] * inner, s->host, outer, len * inner))
+		return false;
+	memcpy(shape, dims, rank * sizeof *shape);
+	shape[axis] = len;
+	if (!a[3]) {
+		memmove(shape + axis, shape + axis + 1, (rank - axis - 1) * sizeof *shape);
+		rank--;
+	}
+	*v = (TccValue){.kind = TCC_TENSOR, .dtype = dtype};
+	tcc_tensor_set(&v->u.tensor, dtype, (int)rank, shape, data);
+	if (!s->host)
+		v->u.tensor.device_type = tcc_ops(ctx)->device_type;
+	return true;
+}
+
+int64_t do_seq_split(TccContext *ctx, const int64_t *a)
+{
+	int64_t n = a[5], total = a[7 + a[2]], from = 0, sum = 0;
+	const int64_t *sizes = host_bytes(ctx, a[4], (n < 0 ? 1 : n) * sizeof *sizes);
+	if (!sizes)
+		return 0;
+	for (int64_t i = 0; i < n; i++)
+		if (sizes[i] < 0 || __builtin_add_overflow(sum, sizes[i], &sum))
+			return host_fail(ctx, "a part of a split has a negative size");
+	if (n >= 0 && sum != total)
+		return host_fail(ctx, "the parts of a split do not make up the axis");
+	if (n < 0 && sizes[0] < 1)
+		return host_fail(ctx, "a part of a split has no element");
+	int64_t chunk = n < 0 ? sizes[0] : 0, count = n < 0 ? total / chunk + (total % chunk > 0) : n;
+	TccValue *v = new_sequence(ctx, a[0], ctx->inst->buffers[a[1]].dtype, count);
+	for (int64_t i = 0; v && i < count; i++) {
+		int64_t len = n >= 0 ? sizes[i] : total - from < chunk ? total - from : chunk;
+		if (!part(ctx, &v->u.seq.items[i], a, from, len))
+			break;
+		from += len;
+	}
+	return 0;
+}
+
+/* Does v fit beside `first` in a concatenation? */
+static bool alike(const TccValue *first, const TccValue *v, int64_t rank, int64_t free_axis)
+{
+	bool ok = v->kind == TCC_TENSOR && v->dtype == first->dtype && v->u.tensor.ndim == rank;
+	for (int64_t d = 0; ok && d < rank; d++)
+		ok = d == free_axis || v->u.tensor.shape[d] == first->u.tensor.shape[d];
+	return ok;
+}
+
+int64_t do_seq_cat_shape(TccContext *ctx, const int64_t *a)
+{
+	const TccValue *v = value_of(ctx, a[1]), *e = element(ctx, a[1], 0);
+	int64_t axis = a[2], rank = a[4], dims[TCC_MAX_RANK + 1];
+	if (!e)
+		return 0;
+	for (uint64_t i = 0; i < v->u.seq.n; i++)
+		if (!alike(e, e + i, rank, a[3] ? -1 : axis))
+			return host_fail(ctx, "tensors of a sequence do not fit together");
+	memcpy(dims, e->u.tensor.shape, axis * sizeof *dims);
+	dims[axis] = a[3] ? (int64_t)v->u.seq.n : 0;
+	for (uint64_t i = 0; !a[3] && i < v->u.seq.n; i++)
+		if (__builtin_add_overflow(dims[axis], e[i].u.tensor.shape[axis], &dims[axis]))
+			return host_fail(ctx, "a size overflows");
+	for (int64_t d = axis + !a[3]; d < rank; d++)
+		dims[d + !!a[3]] = e->u.tensor.shape[d];
+	return host_deliver(ctx, a[0], dims, (rank + !!a[3]) * sizeof *dims);
+}
+
+int64_t do_seq_cat(TccContext *ctx, const int64_t *a)
+{
+	const TccValue *v = value_of(ctx, a[1]), *e = v->u.seq.items;
+	const TccSlot *to = &ctx->slots[a[0]];
+	int64_t axis = a[2], at = 0, along = 0;
+	uint64_t unit, outer, inner;
+	uint32_t dtype = ctx->inst->buffers[a[0]].dtype;
+	if (v->kind != TCC_SEQUENCE || !v->u.seq.n || ctx->run.status)
+		return 0;
+	unit = unit_of(dtype);
+	outer = product(e->u.tensor.shape, 0, axis);
+	inner = product(e->u.tensor.shape, axis + !a[3], e->u.tensor.ndim) * unit;
+	for (uint64_t i = 0; i < v->u.seq.n; i++)
+		along += a[3] ? 1 : e[i].u.tensor.shape[axis];
+	for (uint64_t i = 0; i < v->u.seq.n; i++) {
+		const TccTensor *t = &e[i].u.tensor;
+		int64_t len = a[3] ? 1 : t->shape[axis];
+		if (!copy_rows(ctx, to->p + at * inner, along * inner, to->host, tcc_tensor_data(t),
+		               len * inner, t->device_type == TCC_DEV_CPU, outer, len * inner))
+			break;
+		at += len;
+	}
+	return 0;
+}
+
+int64_t do_value_none(TccContext *ctx, const int64_t *a)
 {
 	ctx->slots[a[0]].value = NULL;
 	return 0;
 }
 
-static int64_t do_value_has(TccContext *ctx, const int64_t *a)
+int64_t do_value_has(TccContext *ctx, const int64_t *a)
 {
-	return value_of(ctx, a[0])->kind != TCC_NONE;
+	uint8_t has = value_of(ctx, a[1])->kind != TCC_NONE;
+	return host_deliver(ctx, a[0], &has, 1);
 }
 
-static int64_t do_value_move(TccContext *ctx, const int64_t *a)
+int64_t do_value_move(TccContext *ctx, const int64_t *a)
 {
 	ctx->slots[a[0]].value = ctx->slots[a[1]].value;
 	return 0;
 }
 
-static int64_t do_value_wrap(TccContext *ctx, const int64_t *a)
+int64_t do_value_take(TccContext *ctx, const int64_t *a)
+{
+	if (value_of(ctx, a[1])->kind == TCC_NONE)
+		return host_fail(ctx, "an optional value is absent");
+	return do_value_move(ctx, a);
+}
+
+int64_t do_value_wrap(TccContext *ctx, const int64_t *a)
 {
 	TccValue *v = new_value(ctx, a[0]);
 	if (v)
@@ -197,18 +350,12 @@ static int64_t do_value_wrap(TccContext *ctx, const int64_t *a)
 	return 0;
 }
 
-static int64_t do_value_rank(TccContext *ctx, const int64_t *a)
+int64_t do_value_shape(TccContext *ctx, const int64_t *a)
 {
-	const TccValue *v = value_of(ctx, a[0]);
-	return v->kind == TCC_TENSOR ? v->u.tensor.ndim : 0;
+	return put_shape(ctx, a[0], value_of(ctx, a[1]), a[2], a + 3);
 }
 
-static int64_t do_value_dim(TccContext *ctx, const int64_t *a)
-{
-	return axis_of(ctx, value_of(ctx, a[0]), a[1]);
-}
-
-static int64_t do_value_get(TccContext *ctx, const int64_t *a)
+int64_t do_value_get(TccContext *ctx, const int64_t *a)
 {
 	return view(ctx, a[0], value_of(ctx, a[1]));
 }
@@ -223,7 +370,7 @@ static TccValue vector(uint32_t dtype, int64_t *len, void *data)
 	return v;
 }
 
-static int64_t do_zipmap(TccContext *ctx, const int64_t *a)
+int64_t do_zipmap(TccContext *ctx, const int64_t *a)
 {
 	const TccBuffer *b = ctx->inst->buffers;
 	uint32_t dtype = b[a[2]].dtype;
@@ -231,7 +378,7 @@ static int64_t do_zipmap(TccContext *ctx, const int64_t *a)
 	int64_t n = a[3], dims[] = {n, a[4]}, *len = tcc_run_alloc(ctx, sizeof *len, true);
 	uint64_t bytes, row;
 	if (!tcc_tensor_size(dtype, 2, dims, NULL, &bytes))
-		return fail(ctx, "a map's size is negative or overflows");
+		return host_fail(ctx, "a map's size is negative or overflows");
 	uint8_t *copy = tcc_run_alloc(ctx, bytes, true);
 	TccValue *parts = tcc_run_alloc(ctx, (uint64_t)(n + 1) * sizeof *parts, true);
 	TccValue *v = new_sequence(ctx, a[0], TCC_NODTYPE, n);
@@ -249,237 +396,6 @@ static int64_t do_zipmap(TccContext *ctx, const int64_t *a)
 	return 0;
 }
 
-/* --- strings ----------------------------------------------------------------------------- */
-
-static const TccStr *strings(const TccContext *ctx, int64_t buffer)
-{
-	return (const TccStr *)(const void *)ctx->slots[buffer].p;
-}
-
-static bool equal(TccStr a, TccStr b)
-{
-	return a.size == b.size && !(a.size && memcmp(a.data, b.data, a.size));
-}
-
-/* Puts a result made on the host into dst. */
-static int64_t deliver(TccContext *ctx, int64_t dst, const void *from, uint64_t bytes)
-{
-	const TccSlot *s = &ctx->slots[dst];
-	if (from)
-		tcc_move(ctx, s->p, s->host, from, true, bytes);
-	return 0;
-}
-
-static int64_t do_str_equal(TccContext *ctx, const int64_t *a)
-{
-	const TccStr *x = strings(ctx, a[1]), *y = strings(ctx, a[3]);
-	uint8_t *r = tcc_run_alloc(ctx, a[5], true);
-	for (int64_t i = 0; r && i < a[5]; i++)
-		r[i] = equal(x[i * a[2]], y[i * a[4]]);
-	return deliver(ctx, a[0], r, a[5]);
-}
-
-static int64_t do_str_concat(TccContext *ctx, const int64_t *a)
-{
-	const TccStr *x = strings(ctx, a[1]), *y = strings(ctx, a[3]);
-	uint64_t bytes = 0;
-	if (tcc_slot_fit(ctx, a[0], a[5] * sizeof *x))
-		return 0;
-	for (int64_t i = 0; i < a[5]; i++)
-		bytes += x[i * a[2]].size + y[i * a[4]].size;
-	char *to = tcc_run_alloc(ctx, bytes, true);
-	TccStr *r = (TccStr *)(void *)ctx->slots[a[0]].p;
-	for (int64_t i = 0; to && i < a[5]; i++) {
-		TccStr p = x[i * a[2]], q = y[i * a[4]];
-		r[i] = (TccStr){to, p.size + q.size};
-		if (p.size)
-			memcpy(to, p.data, p.size);
-		if (q.size)
-			memcpy(to + p.size, q.data, q.size);
-		to += r[i].size;
-	}
-	return 0;
-}
-
-/* What a kernel left in a buffer, where the host can read it; NULL after an error. */
-static const void *on_host(TccContext *ctx, int64_t buffer, uint64_t bytes)
-{
-	const TccSlot *s = &ctx->slots[buffer];
-	void *copy;
-	if (s->host)
-		return s->p;
-	copy = tcc_run_alloc(ctx, bytes, true);
-	return copy && !tcc_move(ctx, copy, true, s->p, false, bytes) ? copy : NULL;
-}
-
-static int64_t do_str_where(TccContext *ctx, const int64_t *a)
-{
-	const TccStr *x = strings(ctx, a[3]), *y = strings(ctx, a[5]);
-	const uint8_t *c = on_host(ctx, a[1], a[2] ? a[7] : 1);
-	if (!c || tcc_slot_fit(ctx, a[0], a[7] * sizeof *x))
-		return 0;
-	TccStr *r = (TccStr *)(void *)ctx->slots[a[0]].p;
-	for (int64_t i = 0; i < a[7]; i++)
-		r[i] = c[i * a[2]] ? x[i * a[4]] : y[i * a[6]];
-	return 0;
-}
-
-static int64_t do_str_take(TccContext *ctx, const int64_t *a)
-{
-	const TccStr *x = strings(ctx, a[1]);
-	const int64_t *at = on_host(ctx, a[3], a[4] * sizeof *at);
-	if (!at || tcc_slot_fit(ctx, a[0], a[4] * sizeof *x))
-		return 0;
-	TccStr *r = (TccStr *)(void *)ctx->slots[a[0]].p;
-	for (int64_t i = 0; i < a[4]; i++)
-		r[i] = at[i] >= 0 && at[i] < a[2] ? x[at[i]] : (TccStr){0};
-	return 0;
-}
-
-static uint64_t hash_str(TccStr s)
-{
-	uint64_t h = 0xcbf29ce484222325;
-	for (uint64_t i = 0; i < s.size; i++)
-		h = (h ^ (uint8_t)s.data[i]) * 0x100000001b3;
-	return h ^ h >> 29;
-}
-
-static int64_t do_str_find(TccContext *ctx, const int64_t *a)
-{
-	const TccStr *x = strings(ctx, a[1]), *t = strings(ctx, a[3]);
-	int64_t n = a[2], m = a[4];
-	uint64_t size = 8;
-	while (size < 2 * (uint64_t)m)
-		size *= 2;
-	int64_t *r = tcc_run_alloc(ctx, n * sizeof *r, true);
-	int64_t *table = tcc_run_alloc(ctx, size * sizeof *table, true);  /* 1 + place, 0: empty */
-	if (!r || !table)
-		return 0;
-	for (int64_t i = 0; i < m; i++) {
-		uint64_t h = hash_str(t[i]) & (size - 1);
-		while (table[h] && !equal(t[table[h] - 1], t[i]))
-			h = (h + 1) & (size - 1);
-		if (!table[h])
-			table[h] = i + 1;
-	}
-	for (int64_t i = 0; i < n; i++) {
-		uint64_t h = hash_str(x[i]) & (size - 1);
-		while (table[h] && !equal(t[table[h] - 1], x[i]))
-			h = (h + 1) & (size - 1);
-		r[i] = table[h] - 1;
-	}
-	return deliver(ctx, a[0], r, n * sizeof *r);
-}
-
-/* Number syntax must not follow the program's locale. Returns what to give to c_locale_end. */
-typedef struct Locale {
-	locale_t c, old;
-} Locale;
-
-static Locale c_locale_begin(void)
-{
-	Locale l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
-	if (l.c)
-		l.old = uselocale(l.c);
-	return l;
-}
-
-static void c_locale_end(Locale l)
-{
-	if (l.c) {
-		uselocale(l.old);
-		freelocale(l.c);
-	}
-}
-
-static bool parse(TccStr s, uint32_t dtype, void *to)
-{
-	char buf[400], *end;
-	if (s.size >= sizeof buf || !s.size)
-		return false;
-	memcpy(buf, s.data, s.size);
-	buf[s.size] = 0;
-	switch (dtype) {
-	case TCC_F32: *(float *)to = strtof(buf, &end); break;
-	case TCC_F64: *(double *)to = strtod(buf, &end); break;
-	case TCC_I64: *(int64_t *)to = strtoll(buf, &end, 10); break;
-	default: return false;
-	}
-	return end != buf && !*end;
-}
-
-static int64_t do_str_parse(TccContext *ctx, const int64_t *a)
-{
-	uint32_t dtype = ctx->inst->buffers[a[0]].dtype;
-	uint64_t size = tcc_dtype_bits(dtype) / 8;
-	const TccStr *x = strings(ctx, a[1]);
-	uint8_t *r = tcc_run_alloc(ctx, a[2] * size, true);
-	bool ok = r;
-	Locale l = c_locale_begin();
-	for (int64_t i = 0; ok && i < a[2]; i++)
-		ok = parse(x[i], dtype, r + i * size);
-	c_locale_end(l);
-	if (r && !ok)
-		return fail(ctx, "a string is not a number");
-	return deliver(ctx, a[0], r, a[2] * size);
-}
-
-/* The shortest digits that read back as v, laid out as Python does. */
-static int format_float(char *buf, size_t size, double v, bool single)
-{
-	char e[40];
-	int digits = 0, exponent;
-	if (isnan(v) || isinf(v))
-		return snprintf(buf, size, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
-	do
-		snprintf(e, sizeof e, "%.*e", digits, v);
-	while (++digits < 18 && (single ? strtof(e, NULL) != (float)v : strtod(e, NULL) != v));
-	exponent = atoi(strchr(e, 'e') + 1);
-	if (exponent < -4 || exponent >= 16)
-		return snprintf(buf, size, "%s", e);
-	int places = digits - 1 - exponent;
-	return snprintf(buf, size, "%.*f", places < 1 ? 1 : places, v);
-}
-
-static int format(char *buf, size_t size, uint32_t dtype, const void *data, int64_t i)
-{
-	if (dtype == TCC_BOOL)
-		return snprintf(buf, size, "%s", ((const uint8_t *)data)[i] ? "True" : "False");
-	if (dtype == TCC_U64)
-		return snprintf(buf, size, "%" PRIu64, ((const uint64_t *)data)[i]);
-	double v = tcc_element(dtype, data, i);
-	TccDtypeInfo info = {0};
-	tcc_dtype_info(dtype, &info);
-	bool integer = info.code <= 1;
-	return integer ? snprintf(buf, size, "%" PRId64, tcc_element_int(dtype, data, i))
-	               : format_float(buf, size, v, dtype != TCC_F64);
-}
-
-static int64_t do_str_format(TccContext *ctx, const int64_t *a)
-{
-	const TccSlot *s = &ctx->slots[a[1]];
-	uint32_t dtype = ctx->inst->buffers[a[1]].dtype;
-	uint64_t bytes = (a[2] * (uint64_t)tcc_dtype_bits(dtype) + 7) / 8;
-	void *data = s->host ? s->p : tcc_run_alloc(ctx, bytes, true);
-	if (!data || tcc_slot_fit(ctx, a[0], a[2] * sizeof(TccStr)))
-		return 0;
-	if (!s->host && tcc_move(ctx, data, true, s->p, false, bytes))
-		return 0;
-	TccStr *r = (TccStr *)(void *)ctx->slots[a[0]].p;
-	Locale l = c_locale_begin();
-	for (int64_t i = 0; i < a[2]; i++) {
-		char buf[64];
-		int n = format(buf, sizeof buf, dtype, data, i);
-		char *to = tcc_run_alloc(ctx, n, true);
-		if (!to)
-			break;
-		memcpy(to, buf, n);
-		r[i] = (TccStr){to, n};
-	}
-	c_locale_end(l);
-	return 0;
-}
-
 /* --- the table --------------------------------------------------------------------------- */
 
 static int64_t (*const routines[])(TccContext *, const int64_t *) = {
@@ -491,7 +407,7 @@ static int64_t (*const routines[])(TccContext *, const int64_t *) = {
 int64_t tcc_host_call(TccContext *ctx, int64_t fn, const int64_t *args)
 {
 	if (fn < 0 || fn >= TCC_NHOST)
-		return fail(ctx, "the model calls a routine that this runtime does not have");
+		return host_fail(ctx, "the model calls a routine that this runtime does not have");
 	int64_t v = routines[fn](ctx, args);
 	return ctx->run.status ? 0 : v;
 }

@@ -106,22 +106,32 @@ region_requires(Module *m, int from, Node *cond, bool when)
 
 /* ---- If -------------------------------------------------------------------------------------- */
 
+/* The type of a sequence or optional that is of either type. */
+static const Type *
+value_join(Module *m, const Type *a, const Type *b)
+{
+	if (a->kind == T_OPTIONAL && b->kind == T_SEQ && a->elem[0]->kind == T_SEQ)
+		a = a->elem[0];
+	if (b->kind == T_OPTIONAL && a->kind == T_SEQ && b->elem[0]->kind == T_SEQ)
+		b = b->elem[0];
+	return ty_join(m, a, b);
+}
+
 static const Type *
 if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
 {
 	Module *m = b->m;
+	const Type *t;
 	Node *dims[MAX_RANK];
 	uint32_t since = b->in[0]->id + 1;
 	int i;
 
 	if (a == c)
 		return a;
-	if (a->kind != c->kind || a->dtype != c->dtype) {
+	if (a->kind != T_TENSOR && (t = value_join(m, a, c)))
+		return t;
+	if (a->kind != c->kind || a->dtype != c->dtype || a->kind != T_TENSOR) {
 		fail(b, "result %d has another type in one branch than in the other", k);
-		return NULL;
-	}
-	if (a->kind != T_TENSOR) {
-		unsupported(b, "result %d has different types in the branches", k);
 		return NULL;
 	}
 	if (a->rank != c->rank) {
@@ -141,6 +151,65 @@ if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
 	return ty_tensor(m, a->dtype, a->rank, dims);
 }
 
+/* Are both sequences of known elements, as many, of the same types and ranks? Their number, else -1. */
+static int
+same_elements(Node *x, Node *y)
+{
+	Node **d, **e;
+	int n, k, i;
+
+	if (x->type->kind != y->type->kind || !seq_elems(x, &n, &d) || !seq_elems(y, &k, &e) || n != k)
+		return -1;
+	for (i = 0; i < n; i++)
+		if (d[i]->type->kind != T_TENSOR || e[i]->type->kind != T_TENSOR || dtype_of(d[i]) != dtype_of(e[i])
+		 || rank_of(d[i]) != rank_of(e[i]))
+			return -1;
+	return n;
+}
+
+static Node *build_if(Build *);
+
+/* Where branches give sequences of as many elements: the same if with those elements as results. */
+static Node *
+if_of_elements(Build *b, Node *cond)
+{
+	Module *m = b->m;
+	Region *r[2];
+	Build inner = *b;
+	Node **e, *node, **out, **part;
+	int n = b->regions[0]->nresults, *count = NEWN(m, int, n + 1), i, k, s, c, at = 0;
+	bool found = false;
+
+	for (i = 0; i < n; i++) {
+		count[i] = same_elements(b->regions[0]->results[i], b->regions[1]->results[i]);
+		found |= count[i] >= 0;
+	}
+	if (!found || cond->code == O_NUM)
+		return NULL;
+	for (s = 0; s < 2; s++) {
+		r[s] = region_new(m, b->regions[s]->name);
+		for (i = 0; i < n; i++) {
+			if (count[i] >= 0)
+				seq_elems(b->regions[s]->results[i], &c, &e);
+			for (k = 0; k < count[i]; k++)
+				region_add(m, r[s], e[k]);
+			if (count[i] < 0)
+				region_add(m, r[s], b->regions[s]->results[i]);
+		}
+	}
+	inner.regions = r;
+	node = build_if(&inner);
+	out = NEWN(m, Node *, n + 1);
+	for (i = 0; node && i < n; i++) {
+		part = NEWN(m, Node *, count[i] + 2);
+		for (k = 0; k < count[i]; k++)
+			part[k] = t_result(m, node, at++);
+		out[i] = count[i] < 0 ? t_result(m, node, at++)
+			: seq_value(m, ty_join(m, b->regions[0]->results[i]->type, b->regions[1]->results[i]->type), count[i], part);
+	}
+	return node ? t_tuple(m, n, out) : NULL;
+}
+
 static Node *
 build_if(Build *b)
 {
@@ -157,6 +226,9 @@ build_if(Build *b)
 		taken = known ? then : other;
 		return t_tuple(m, n, taken->results);
 	}
+	Node *parts = if_of_elements(b, cond);
+	if (parts)
+		return parts;
 	types = NEWN(m, const Type *, n + 1);
 	for (i = 0; i < n; i++)
 		if (!(types[i] = if_type(b, cond, i, then->results[i]->type,
@@ -174,15 +246,16 @@ build_if(Build *b)
 static const Type *
 carried_type(Build *b, int k, const Type *init, const Type *param, const Type *result)
 {
+	const Type *t;
 	Node *dims[MAX_RANK];
 	int i;
 
+	if (init->kind != T_TENSOR && (t = value_join(b->m, init, result)))
+		return t;
 	if (init->kind != result->kind || init->dtype != result->dtype) {
 		fail(b, "the body gives carried value %d another type", k);
 		return NULL;
 	}
-	if (init->kind != T_TENSOR)
-		return result;
 	if (init->rank != result->rank) {
 		unsupported(b, "the body makes the %d dimensions of carried value %d %d",
 			init->rank, k, result->rank);
@@ -246,6 +319,69 @@ scanned_type(Build *b, int k, Node *trips, int ncarried, Node *const *init, cons
 	return ty_tensor(b->m, t->dtype, t->rank + 1, dims);
 }
 
+/*
+ * Where carried value i begins as an empty sequence and each round does no more than append a tensor
+ * of the same shape: that tensor, else NULL.
+ */
+static Node *
+appended(Module *m, const Region *body, int i, int ncarried, Node *const *init)
+{
+	Node *param = body->params[1 + i], *last = definition(body->results[1 + i]), **list, **e, *t;
+	bool ok;
+	int k, j, n;
+
+	if (!seq_elems(init[i], &n, &e) || n || last->code != O_HOST || strcmp(last->name, "seq_insert") || last->nin != 2
+	 || definition(last->in[0]) != param)
+		return NULL;
+	t = last->in[1];
+	ok = t->type->kind == T_TENSOR && rank_of(t) < MAX_RANK;
+	for (k = 0; ok && k < rank_of(t); k++)
+		ok = outside(m, dim_of(t, k), body->params[0]->id) && !in_body(dim_of(t, k), ncarried, init, body);
+	list = topo(body->results, body->nresults, true, &n);
+	for (k = 0; ok && k < n; k++)
+		for (j = 0; ok && j < list[k]->nin; j++)
+			ok = list[k]->in[j] != param || definition(list[k]) == last;
+	for (k = 0; ok && k < body->nresults; k++)
+		ok = k == 1 + i || definition(body->results[k]) != last;
+	free(list);
+	return ok ? t : NULL;
+}
+
+/* The loop with such sequences as stacked results; *made tells if there are any. */
+static Node *
+loop_of_stacks(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body, bool *made)
+{
+	Module *m = b->m;
+	Region *r = region_new(m, body->name);
+	Node **from = NEWN(m, Node *, ncarried + 1), **stack = NEWN(m, Node *, ncarried + 1), **out, *loop;
+	int n = 0, i, k, all = body->nresults - 1, scanned = all - ncarried;
+
+	r->params = NEWN(m, Node *, body->nparams);
+	r->params[r->nparams++] = body->params[0];
+	region_add(m, r, body->results[0]);
+	for (i = 0; i < ncarried; i++)
+		if (!(stack[i] = appended(m, body, i, ncarried, init))) {
+			from[n++] = init[i];
+			r->params[r->nparams++] = body->params[1 + i];
+			region_add(m, r, body->results[1 + i]);
+		}
+	*made = n < ncarried;
+	if (!*made)
+		return NULL;
+	for (i = 0; i < scanned; i++)
+		region_add(m, r, body->results[1 + ncarried + i]);
+	for (i = 0; i < ncarried; i++)
+		if (stack[i])
+			region_add(m, r, stack[i]);
+	loop = loop_build(b, trip, cond, n, from, r);
+	if (!loop)
+		return NULL;
+	out = NEWN(m, Node *, all + 1);
+	for (i = 0, k = 0, n = r->nparams - 1 + scanned; i < all; i++)
+		out[i] = i < ncarried && stack[i] ? seq_unstack(m, t_result(m, loop, n++)) : t_result(m, loop, k++);
+	return t_tuple(m, all, out);
+}
+
 Node *
 loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body)
 {
@@ -253,6 +389,7 @@ loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Re
 	Node **in = NEWN(m, Node *, ncarried + 2), *trips = NULL;
 	const Type **types;
 	int n = body->nresults - 1, i;
+	bool made;
 
 	if (body->nparams != 1 + ncarried || n < ncarried)
 		return fail(b, "the body has %d inputs and %d outputs for %d carried values",
@@ -260,6 +397,9 @@ loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Re
 	if (dtype_of(body->results[0]) != DT_BOOL)
 		return fail(b, "the body's condition is %s, not bool",
 			dtypes[dtype_of(body->results[0])].text);
+	Node *loop = loop_of_stacks(b, trip, cond, ncarried, init, body, &made);
+	if (made)
+		return loop;
 	if (trip)
 		infer_elems(m, trip);
 	/* all rounds, unless there is none */
@@ -275,9 +415,9 @@ loop_build(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Re
 	in[0] = trip;
 	in[1] = cond;
 	for (i = 0; i < n; i++) {
-		const Type *t = body->results[1 + i]->type;
 		types[i] = i < ncarried
-			? carried_type(b, i, init[i]->type, body->params[1 + i]->type, t)
+			? carried_type(b, i, init[i]->type, body->params[1 + i]->type,
+				body->results[1 + i]->type)
 			: scanned_type(b, i, trips, ncarried, init, body);
 		if (!types[i])
 			return NULL;

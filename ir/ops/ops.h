@@ -6,7 +6,7 @@
 
 extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[], ops_random[],
 	ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_rnn[], ops_attention[],
-	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[];
+	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[], ops_sequence[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -48,6 +48,12 @@ Node *sum_over(Module *, int n, Node *const *axes, Node *body);
  * it holds the parameter's dimension in each round.
  */
 Node *loop_build(Build *, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body);
+
+/* sequence.c */
+Node *seq_value(Module *, const Type *, int n, Node *const *elems);   /* of these elements */
+bool seq_elems(Node *, int *n, Node ***elems);           /* its elements, if they are known */
+Node *seq_append(Module *, Node *seq, Node *tensor);     /* types must fit */
+Node *seq_unstack(Module *, Node *tensor);               /* its slices along the first axis */
 
 /* index.c, order.c */
 /* The indices below n for which `mark` (over axis) holds, in order: i64[their number]. */

@@ -207,8 +207,13 @@ static int32_t plan_sequence(TccRun *run)
 	/* [0] [3 4 5 6] [1 2] [2 3 4] */
 	HOST(value_move, P_SEQ2, P_SEQ);
 	HOST(seq_erase, P_SEQ, P_SEQ, -2);
-	TRY(api->check(run, HOST(seq_len, P_SEQ) == 3 && HOST(seq_len, P_SEQ2) == 4, 0, 0, 0));
-	TRY(api->check(run, HOST(seq_rank, P_SEQ, 1) == 2 && HOST(seq_dim, P_SEQ, 1, 1) == 4, 0, 0, 0));
+	TRY(api->alloc(run, P_I64, 24));
+	HOST(seq_len, P_I64, P_SEQ);
+	TRY(api->check(run, api->load(run, P_I64, TCC_I64, 0) == 3, 0, 0, 0));
+	HOST(seq_len, P_I64, P_SEQ2);
+	TRY(api->check(run, api->load(run, P_I64, TCC_I64, 0) == 4, 0, 0, 0));
+	HOST(seq_shape, P_I64, P_SEQ, 1, 2, 1, -1);
+	TRY(api->check(run, api->load(run, P_I64, TCC_I64, 1) == 4, 0, 0, 0));
 	HOST(seq_at, P_VIEW, P_SEQ2, 2);
 	TRY(api->output(run, OUT_A, P_VIEW, 1, (int64_t[]){2}));
 	return api->output(run, OUT_SEQ, P_SEQ, 0, NULL);
@@ -246,10 +251,15 @@ static int32_t plan_optional(TccRun *run)
 {
 	const TccApi *api = run->api;
 	HOST(value_none, P_SEQ2);
-	TRY(api->check(run, !HOST(value_has, P_SEQ2), 0, 0, 0));
+	TRY(api->alloc(run, P_BOOL, 1));
+	TRY(api->alloc(run, P_I64, 24));
+	HOST(value_has, P_BOOL, P_SEQ2);
+	TRY(api->check(run, !api->load(run, P_BOOL, TCC_BOOL, 0), 0, 0, 0));
 	HOST(value_wrap, P_SEQ2, P_X, 1, 3);
-	TRY(api->check(run, HOST(value_has, P_SEQ2) && HOST(value_rank, P_SEQ2) == 1 &&
-	               HOST(value_dim, P_SEQ2, 0) == 3, 0, 0, 0));
+	HOST(value_has, P_BOOL, P_SEQ2);
+	HOST(value_shape, P_I64, P_SEQ2, 1, -1);
+	TRY(api->check(run, api->load(run, P_BOOL, TCC_BOOL, 0) &&
+	               api->load(run, P_I64, TCC_I64, 0) == 3, 0, 0, 0));
 	HOST(value_get, P_VIEW, P_SEQ2);
 	TRY(api->output(run, OUT_A, P_VIEW, 1, (int64_t[]){3}));
 	return no_seq(run);

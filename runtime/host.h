@@ -1,0 +1,22 @@
+/* What the routines of TCC_HOST share. Each is do_NAME(context, arguments as abi.h lists them). */
+#ifndef TCC_HOST_H
+#define TCC_HOST_H
+
+#include "rt.h"
+
+#define DECLARE(name, args) int64_t do_##name(TccContext *, const int64_t *);
+TCC_HOST(DECLARE)
+#undef DECLARE
+
+int64_t host_fail(TccContext *ctx, const char *what);   /* sets the run's error; returns 0 */
+/* Puts a result made on the host into the buffer dst. from NULL: nothing. */
+int64_t host_deliver(TccContext *ctx, int64_t dst, const void *from, uint64_t bytes);
+/* What a kernel left in a buffer, where the host can read it; NULL after an error. */
+const void *host_bytes(TccContext *ctx, int64_t buffer, uint64_t bytes);
+
+static inline const TccStr *host_strings(const TccContext *ctx, int64_t buffer)
+{
+	return (const TccStr *)(const void *)ctx->slots[buffer].p;
+}
+
+#endif

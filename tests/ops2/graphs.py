@@ -1,0 +1,187 @@
+"""Graphs of several nodes around sequences, optionals, strings and maps, with onnxruntime's results, or
+the text's where onnxruntime differs or has no such operator. usage: graphs.py OUT"""
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import helper, numpy_helper, parser
+
+ort.set_default_logger_severity(4)
+out = sys.argv[1]
+rng = np.random.RandomState(7)
+
+
+def f(*s):
+    return rng.randn(*s).astype(np.float32)
+
+
+def i64(*v):
+    return np.array(v, np.int64)
+
+
+def s(*v):
+    return np.array(v, object)
+
+
+def tensor(a, name=""):
+    a = np.asarray(a)
+    if a.dtype.kind in "OU":
+        return helper.make_tensor(name, onnx.TensorProto.STRING, a.shape, [str(x).encode() for x in a.ravel()])
+    return numpy_helper.from_array(a, name)
+
+
+def proto(v):
+    if isinstance(v, list):
+        if v and isinstance(v[0], dict):
+            return onnx.helper.make_sequence("", onnx.SequenceProto.MAP, [proto(x) for x in v])
+        return numpy_helper.from_list([np.asarray(x) for x in v]) if not v or np.asarray(v[0]).dtype.kind not in "OU" \
+            else helper.make_sequence("", onnx.SequenceProto.TENSOR, [tensor(x) for x in v])
+    if isinstance(v, dict):
+        m = onnx.MapProto()
+        keys = list(v)
+        if isinstance(keys[0], str):
+            m.key_type = onnx.TensorProto.STRING
+            m.string_keys.extend(k.encode() for k in keys)
+        else:
+            m.key_type = onnx.TensorProto.INT64
+            m.keys.extend(keys)
+        m.values.CopyFrom(helper.make_sequence("", onnx.SequenceProto.TENSOR, [tensor(np.asarray(x)) for x in v.values()]))
+        return m
+    if isinstance(v, Optional):
+        kind = onnx.OptionalProto.UNDEFINED if v.v is None else onnx.OptionalProto.TENSOR
+        return helper.make_optional("", kind, None if v.v is None else tensor(v.v))
+    return tensor(v)
+
+
+class Optional:
+    def __init__(self, v):
+        self.v = v
+
+
+def case(name, text, ins, want=None, opset=18, domains=(), ir=10):
+    """text: a graph in ONNX's text form; ins: values in order; want: the results, None: onnxruntime's."""
+    ops = ", ".join([f'"" : {opset}'] + [f'"{d}" : {v}' for d, v in domains])
+    model = parser.parse_model(f"<ir_version: {ir}, opset_import: [{ops}]>\n{text}")
+    if want is None:
+        names = [i.name for i in model.graph.input]
+        feed = {n: v.v if isinstance(v, Optional) else v for n, v in zip(names, ins)}
+        want = ort.InferenceSession(model.SerializeToString()).run(None, feed)
+    data = f"{out}/{name}/test_data_set_0"
+    os.makedirs(data)
+    onnx.save(model, f"{out}/{name}/model.onnx")
+    for kind, values in (("input", ins), ("output", want)):
+        for i, v in enumerate(values):
+            with open(f"{data}/{kind}_{i}.pb", "wb") as file:
+                file.write(proto(v).SerializeToString())
+
+
+def sequences():
+    x = f(5, 7)
+    case("seq_strided_view", """g (float[N,7] x) => (float[M,K,7] y) {
+        n = Shape <start = 0, end = 1> (x)
+        k = Constant <value_int = 2> ()
+        k1 = Constant <value_ints = [2]> ()
+        trip = Sub(n, k1)
+        one = Constant <value_ints = [1]> ()
+        trips = Add(trip, one)
+        count = Squeeze(trips)
+        go = Constant <value = bool {1}> ()
+        zero = Constant <value_ints = [0]> ()
+        none = SequenceEmpty ()
+        all = Loop (count, go, none) <body = b (int64 i, bool c, seq(float[?,7]) acc) => (bool c2, seq(float[?,7]) acc2) {
+            c2 = Identity(c)
+            at = Unsqueeze(i, zero)
+            end = Add(at, k1)
+            part = Slice(x, at, end, zero)
+            acc2 = SequenceInsert(acc, part)
+        }>
+        y = ConcatFromSequence <axis = 0, new_axis = 1> (all)
+    }""", [x])
+    case("seq_stacked", """g (float[N,7] x, int64[K] at, int64 n) => (float[7,K] y, seq(float[7]) all, float[N,7] last) {
+        go = Constant <value = bool {1}> ()
+        none = SequenceEmpty ()
+        last, all = Loop (n, go, x, none) <body = b (int64 i, bool c, float[N,7] old, seq(float[7]) acc)
+                => (bool c2, float[N,7] new, seq(float[7]) acc2) {
+            c2 = Identity(c)
+            k = Gather(at, i)
+            row = Gather(old, k)
+            acc2 = SequenceInsert(acc, row)
+            new = Add(old, row)
+        }>
+        y = ConcatFromSequence <axis = -1, new_axis = 1> (all)
+    }""", [f(5, 7), i64(2, 0, 4, 4), i64(4).reshape(())])
+    case("seq_grow", """g (float[N] x, int64 n) => (seq(float[?]) all, float[?] y, int64 len) {
+        go = Constant <value = bool {1}> ()
+        one = Constant <value_ints = [1]> ()
+        zero = Constant <value_ints = [0]> ()
+        none = SequenceEmpty ()
+        all = Loop (n, go, none) <body = b (int64 i, bool c, seq(float[?]) acc) => (bool c2, seq(float[?]) acc2) {
+            c2 = Identity(c)
+            at = Unsqueeze(i, zero)
+            end = Add(at, one)
+            part = Slice(x, zero, end, zero)
+            acc2 = SequenceInsert(acc, part)
+        }>
+        y = ConcatFromSequence <axis = 0> (all)
+        len = SequenceLength(all)
+    }""", [f(6), i64(4).reshape(())])
+    case("seq_runtime_positions", """g (float[2,3] a, float[2,3] b, float[2,3] c, int64 i, int64 j, int64 k)
+            => (seq(float[2,3]) s, float[2,3] y, float[2,3] z) {
+        t = SequenceConstruct(a, b)
+        u = SequenceInsert(t, c, i)
+        s = SequenceErase(u, j)
+        y = SequenceAt(s, k)
+        z = SequenceAt(t, k)
+    }""", [f(2, 3), f(2, 3), f(2, 3), i64(1).reshape(()), i64(-3).reshape(()), i64(-2).reshape(())])
+    case("seq_split_runtime", """g (float[3,8] x, int64 n, int64[K] parts) => (seq(float[3,?]) s, float[?,?] y, seq(float[?,8]) t) {
+        s = SplitToSequence <axis = 1> (x, n)
+        y = ConcatFromSequence <axis = -1> (s)
+        t = SplitToSequence <axis = 0> (x, parts)
+    }""", [f(3, 8), i64(3).reshape(()), i64(1, 2)])
+    case("seq_of_many", """g (float[N,3] x, int64 i) => (seq(float[3]) s, float[3] y, float[3,N] z, int64 n) {
+        s = SplitToSequence <axis = 0, keepdims = 0> (x)
+        y = SequenceAt(s, i)
+        z = ConcatFromSequence <axis = 1, new_axis = 1> (s)
+        n = SequenceLength(s)
+    }""", [f(70, 3), i64(-2).reshape(())])
+    case("seq_if", """g (bool c, float[2] a, float[3] b) => (float[?] y, int64 n) {
+        s = If (c) <then_branch = t () => (seq(float[?]) r) { r = SequenceConstruct(a, b) },
+                    else_branch = e () => (seq(float[?]) q) { q = SequenceConstruct(b) }>
+        n = SequenceLength(s)
+        y = ConcatFromSequence <axis = 0> (s)
+    }""", [np.array(True), f(2), f(3)])
+    case("seq_if_same", """g (bool c, float[2] a, float[3] b) => (float[?] y, float[?] z) {
+        s = If (c) <then_branch = t () => (seq(float[?]) r) { r = SequenceConstruct(a, b) },
+                    else_branch = e () => (seq(float[?]) q) { q = SequenceConstruct(b, a) }>
+        i = Constant <value_int = 0> ()
+        y = SequenceAt(s, i)
+        z = ConcatFromSequence <axis = 0> (s)
+    }""", [np.array(False), f(2), f(3)])
+    case("seq_strings", """g (string[2] a, string[3] b, int64 i) => (seq(string[?]) s, string[?] y, string[5] z) {
+        s = SequenceConstruct(a, b)
+        y = SequenceAt(s, i)
+        z = ConcatFromSequence <axis = 0> (s)
+    }""", [s("one", "two"), s("", "drei", "vier"), i64(1).reshape(())])
+    case("seq_swapped", """g (int64 n, float[2] a, float[2] b) => (seq(float[2]) s, seq(float[2]) t) {
+        go = Constant <value = bool {1}> ()
+        p = SequenceConstruct(a)
+        q = SequenceConstruct(b, b)
+        s, t = Loop (n, go, p, q) <body = b (int64 i, bool c, seq(float[2]) u, seq(float[2]) v)
+                => (bool c2, seq(float[2]) v2, seq(float[2]) u2) {
+            c2 = Identity(c)
+            v2 = Identity(v)
+            u2 = Identity(u)
+        }>
+    }""", [i64(3).reshape(()), f(2), f(2)])
+    case("opt_values", """g (optional(float[3]) x) => (float[3] y) {
+        has = OptionalHasElement(x)
+        y = If (has) <then_branch = t () => (float[3] r) { v = OptionalGetElement(x) r = Neg(v) },
+                      else_branch = e () => (float[3] q) { q = Constant <value = float[3] {1, 2, 3}> () }>
+    }""", [Optional(f(3))])
+
+
+os.makedirs(out)
+for part in sys.argv[2:] or ["sequences"]:
+    globals()[part]()
