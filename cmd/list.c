@@ -246,6 +246,29 @@ cmd_targets(const Options *o)
 
 /* ---- passes -------------------------------------------------------------------------------- */
 
+/* Those that `simplify` applies; in text with -v alone. */
+static void
+print_rules(const Options *o, cJSON *json)
+{
+	cJSON *list = json_list(json, "rules"), *j;
+	const Rule *r;
+
+	for (r = rules; r->name; r++) {
+		j = json_add(list);
+		json_text(j, "name", r->name);
+		json_text(j, "class", rule_classes[r->cls]);
+		if (r->cls != RULE_EXACT)
+			json_real(j, "ulp", r->ulp);
+		json_text(j, "pattern", r->pattern);
+		json_text(j, "replacement", r->replacement);
+		if (*r->condition)
+			json_text(j, "condition", r->condition);
+		if (!quiet_text(o) && o->verbose)
+			printf("  %-20s %-5s %s -> %s%s%s\n", r->name, rule_classes[r->cls], r->pattern,
+				r->replacement, *r->condition ? " if " : "", r->condition);
+	}
+}
+
 int
 cmd_passes(const Options *o)
 {
@@ -264,5 +287,6 @@ cmd_passes(const Options *o)
 				level_names[p->leaves], p->doc,
 				p->optional ? " (optional)" : "");
 	}
+	print_rules(o, json);
 	return json_end(o, json, X_OK);
 }

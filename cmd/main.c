@@ -43,7 +43,7 @@ const Cmd commands[] = {
 	{"targets", 1 << 9, 0, -1, "[NAME...]", "the machines that can be compiled for", cmd_targets,
 		"With names: what is known of them."},
 	{"passes", 1 << 10, 0, 0, "", "the passes, in order", cmd_passes,
-		"Level before and after, and what each does."},
+		"Level before and after, and what each does. With --verbose also the rewrite rules."},
 	{"doctor", 1 << 11, 0, 0, "", "what is installed, and what is missing", cmd_doctor,
 		"Names the command that installs what is missing. Exit code 5 if executables cannot be "
 		"made."},

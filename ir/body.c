@@ -6,28 +6,26 @@
  *   or     = and { "|" and } ; and = cmp { "&" cmp } ; cmp = sum [ ( < <= > >= == != ) sum ]
  *   sum    = prod { ( + - ) prod } ; prod = unary { ( * / % ) unary } ; unary = ( - ! ) unary | atom
  *   atom   = number | "string" | name | name "(" args ")" | "(" expr ")" | "[" expr, ... "]"
- *   args   = expr { "," expr } { "," name "=" expr }
+ *   args   = expr { "," expr } { "," name "=" expr } { "," ".." name }
  *
  * In an elementwise row the operands are scalars (an element of each, broadcast), calls are scalar
  * operations or other elementwise rows. In a composed row they are tensors, calls and operators are
  * graph operators. Attributes and literals are compile-time values: arithmetic on them is done here,
  * "?:" with a compile-time condition evaluates one side only, and where one meets an operand it
  * takes its type. Built in: has(x), rank(x), cast(x, type), type(x), acc(x) (float narrower than
- * f32 to f32), inf, nan, pi, axis(a, x) (nonnegative).
+ * f32 to f32), inf, nan, pi, axis(a, x) (nonnegative). "..a" stands for all attributes of a node.
  */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ir.h"
+#include "body.h"
 
-typedef enum VKind { V_NONE, V_NODE, V_INT, V_FLT, V_STR, V_INTS, V_TYPE } VKind;
-typedef struct Value { VKind k; Node *n; int64_t i; double f; const char *s; int count; const int64_t *is; } Value;
-typedef struct Var { const char *name; size_t len; Value v; } Var;
 typedef struct Env {
 	Build *b;
 	Module *m;
 	const char *p;                 /* position in the text */
+	BodyCall *more;                /* asked before the calls known here; NULL: none */
 	bool scalar;                   /* elementwise */
 	bool skip;                     /* parse without evaluating */
 	bool error;
@@ -36,6 +34,7 @@ typedef struct Env {
 } Env;
 
 static Value expr(Env *);
+static Value atom(Env *);
 static Value elementwise(Env *, const Op *, int, Value *);
 
 static Value
@@ -355,6 +354,14 @@ attr_value(Env *e, const Attr *list, const char *name, size_t n, Value v)
 	return attrs_add(e->m, list, a);
 }
 
+static const Attr *
+merged(Env *e, const Attr *list, const Attr *more)
+{
+	for (; more; more = more->next)
+		list = attrs_add(e->m, list, *more);
+	return list;
+}
+
 static Value
 function(Env *e, const char *s, size_t n)
 {
@@ -364,6 +371,16 @@ function(Env *e, const char *s, size_t n)
 	int argc = 0;
 
 	while (!eat(e, ")")) {
+		if (eat(e, "..")) {
+			r = atom(e);
+			if (r.k == V_ATTRS)
+				attrs = merged(e, attrs, r.attrs);
+			else if (r.k != V_NONE && !e->error)
+				return bad(e, "attributes are expected");
+			if (!eat(e, ",") && *e->p != ')')
+				return bad(e, "')' is expected");
+			continue;
+		}
 		blank(e);
 		for (q = e->p; isalnum((unsigned char)*q) || *q == '_'; q++)
 			;
@@ -385,6 +402,8 @@ function(Env *e, const char *s, size_t n)
 	}
 	if (e->skip)
 		return (Value){0};
+	if (e->more && e->more(e->b, s, n, argc, v, &r))
+		return r;
 	if (builtin(e, s, n, argc, v, &r))
 		return r;
 	return e->scalar ? scalar_call(e, s, n, argc, v) : tensor_call(e, s, n, argc, v, attrs);
@@ -762,4 +781,15 @@ body_expand(Build *b)
 	if (e.scalar)
 		return expand_elementwise(b, &e, s);
 	return expand_composed(b, &e, s);
+}
+
+int
+body_values(Build *b, const char *text, int nvars, const Var *vars, BodyCall *more, Value *out, int max)
+{
+	Env e = {.b = b, .m = b->m, .more = more};
+	int i;
+
+	for (i = 0; i < nvars && e.nvars < 96; i++)
+		e.vars[e.nvars++] = vars[i];
+	return statements(&e, text, out, max);
 }

@@ -265,6 +265,27 @@ feeds_product(Module *m, Use *u)
 	return u->user->code != O_TENSOR || holds_product(m->machine, u->user, u->read);
 }
 
+/* Arithmetic on constants alone, of no more elements than those: folding computes it once and for all. */
+static bool
+is_folded(const Node *p)
+{
+	Node **list;
+	int64_t dims[MAX_RANK], size = 1, in = 0;
+	int i, n;
+	bool ok = const_dims(p, dims) && !is_movement(p->in[p->nin - 1]);
+
+	for (i = 0; i < rank_of(p) && ok; i++)
+		size = sat_mul(size, dims[i]);
+	list = topo_scalar(p->in[p->nin - 1], &n);
+	for (i = 0; i < n && ok; i++)
+		if (list[i]->code == O_SYM)
+			ok = false;
+		else if (list[i]->code == O_READ && (ok = list[i]->in[0]->code == O_CONST))
+			in = sat_add(in, list[i]->in[0]->data->count);
+	free(list);
+	return ok && size <= in;
+}
+
 static bool
 decide(Inliner *f, Node *old, Node *p)
 {
@@ -274,7 +295,7 @@ decide(Inliner *f, Node *old, Node *p)
 	double cost;
 	Use *u;
 
-	if (x->kept || !x->uses || p->code != O_TENSOR)
+	if (x->kept || !x->uses || p->code != O_TENSOR || (f->m->execute && is_folded(p)))
 		return false;
 	cost = body_cost(body, &loop);
 	for (u = x->uses; u; u = u->next)

@@ -20,7 +20,7 @@ Node *from_storage(Module *, DType, Node *stored);
 /*
  * Rebuilds the main region: fn sees each node with its new operands and gives the replacement, or
  * NULL for the same operation on the new operands. done maps old nodes to new ones so far. With
- * defs, definitions come before the graph nodes they define.
+ * defs, definitions come before the graph nodes they define, which keep them.
  */
 void rewrite_module(Module *, bool defs, Node *(*fn)(Module *, Node *, Node **in, Map *done, void *), void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
@@ -52,6 +52,7 @@ typedef struct PassOptions {
 bool run_passes(Module *, Level *level, const PassOptions *);
 
 
+bool pass_simplify(Module *);   /* graph -> graph: rewrite rules */
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */
@@ -59,6 +60,23 @@ bool pass_sizes(Module *);      /* tensor -> tensor: symbols for sizes that run-
 bool pass_group(Module *);      /* tensor -> tensor: says which tensors share a kernel */
 bool pass_layout(Module *);     /* tensor -> tensor: says how values lie in memory */
 bool pass_schedule(Module *);   /* tensor -> loop level */
+
+/* ---- rules.c: the table of rewrite rules, that `simplify` applies (rules.def) ------------------ */
+
+/* What a replacement may change (opt/HACKING.md). */
+typedef enum RuleClass { RULE_EXACT, RULE_REAL } RuleClass;
+extern const char *const rule_classes[];
+
+typedef struct Rule {
+	const char *name;
+	RuleClass cls;
+	double ulp;            /* real: the error it may add, in units in the last place of the result's
+	                        * largest magnitude; its test holds it to that */
+	const char *pattern, *replacement;
+	const char *condition; /* "": none */
+	const char *samples;   /* what its test runs on (tests/opt/test_rules.c) */
+} Rule;
+extern const Rule rules[];     /* ended by a NULL name */
 
 /* ---- home.c -------------------------------------------------------------------------------- */
 

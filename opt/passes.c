@@ -5,6 +5,7 @@
 
 /* name, level it needs, level it leaves, can be left out, function, what it does */
 const Pass passes[] = {
+	{"simplify", LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify, "apply the rewrite rules"},
 	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
 	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
 	{"fold",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,     "compute what depends on constants alone"},

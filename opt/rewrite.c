@@ -78,12 +78,18 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 		t.type = n->type->kind == T_SCALAR ? n->type : map_type(m, n->type, done);
 		t.def = NULL;
 		t.elems = NULL;
+		t.nneeds = 0;
 		if (n->nregions) {
 			t.regions = NEWN(m, Region *, n->nregions);
 			for (i = 0; i < n->nregions; i++)
 				t.regions[i] = map_region(m, n->regions[i], done);
 		}
 		r = node_make(m, t);
+		if (n->code == O_GRAPH && !r->def && n->def) {
+			r->def = map_get(done, n->def);
+			if (r->def && r->type->kind == T_TENSOR)
+				infer_elems(m, r);
+		}
 	}
 	if (n->attrs && r->attrs != n->attrs && r->code == n->code)
 		r = node_with(m, r, n->attrs);

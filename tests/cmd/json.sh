@@ -51,6 +51,6 @@ assert {"time_us", "nodes", "flops", "bytes"} <= set(d["profile"]["kernels"][0])
 ops = {o["onnx"]: o for o in d["ops"]["operators"]}
 assert ops["Conv"]["targets"]["llvm"] and ops["Conv"]["since"] >= 11
 assert any(t["name"] == "sm_80" and "cubin" in t["emit"] for t in d["targets"]["targets"])
-assert d["passes"]["passes"][0]["name"] == "lower"
+assert d["passes"]["passes"][0]["name"] == "simplify" and d["passes"]["rules"][0]["class"] == "exact"
 assert any(x["name"] == "cc" for x in d["doctor"]["tools"])
 PY
