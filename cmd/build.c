@@ -268,101 +268,6 @@ dump(Compilation *c, const char *pass)
 		print_module(c, arena_printf(c->m->arena, "%s/%02d-%s.ir", o->dump_dir, n, pass), NULL);
 }
 
-/* ---- --check-passes ------------------------------------------------------------------------ */
-
-/* The results that every pass must keep. */
-typedef struct Reference { Node **in, **out; bool off; } Reference;
-
-static bool
-start_check(Compilation *c)
-{
-	Reference *r = c->reference = NEW(c->m, Reference);
-
-	r->in = NEWN(c->m, Node *, c->m->main->nparams + 1);
-	r->out = NEWN(c->m, Node *, c->m->main->nresults + 1);
-	if (c->level == LEVEL_LOOP) {
-		diag_error(&c->diag, X_USAGE, NULL, "--check-passes: no pass follows loop level");
-		return false;
-	}
-	phase(c->o, "the evaluator");
-	return make_inputs(c, r->in) && module_eval(c->m, c->level, r->in, r->out, false);
-}
-
-static bool
-run_inputs(Compilation *c, TccValue *out, TccErr *err)
-{
-	int nin = c->m->main->nparams, nout = c->m->main->nresults, i;
-	TccOptions to = {.size = sizeof to, .threads = 1};
-	const TccModel *model = model_in_memory(c);
-	TccValue *in = calloc((size_t)nin + 1, sizeof *in),
-		*made = calloc((size_t)nout + 1, sizeof *made);
-	TccInst *inst = NULL;
-	TccContext *ctx = NULL;
-	int code = model ? 0 : X_BUG;
-
-	for (i = 0; i < nin && !code; i++)
-		code = value_of_node(c->reference->in[i], &in[i], err);
-	if (!code && (code = tcc_load(model, &to, &inst)))
-		tcc_fail(err, code, "%s", tcc_inst_error(inst));
-	if (!code && ((code = tcc_context_new(inst, &ctx))
-	 || (code = tcc_run(ctx, in, (uint64_t)nin, made, (uint64_t)nout))))
-		tcc_fail(err, code, "%s", tcc_error(ctx));
-	for (i = 0; i < nout && !code; i++)
-		code = tcc_value_copy(&out[i], &made[i], err);
-	for (i = 0; i < nin; i++)
-		tcc_value_free(&in[i]);
-	tcc_context_free(ctx);
-	tcc_unload(inst);
-	free(in);
-	free(made);
-	jit_free(c->jit);
-	c->jit = NULL;
-	job_free(&c->job);
-	return !code;
-}
-
-/* The module's results now: by the evaluator, at loop level by running it. */
-static bool
-results(Compilation *c, TccValue *out, TccErr *err)
-{
-	Node **nodes = NEWN(c->m, Node *, c->m->main->nresults + 1);
-	int i;
-
-	if (c->level == LEVEL_LOOP)
-		return run_inputs(c, out, err);
-	if (!module_eval(c->m, c->level, c->reference->in, nodes, false))
-		return false;
-	for (i = 0; i < c->m->main->nresults; i++)
-		if (value_of_node(nodes[i], &out[i], err))
-			return false;
-	return true;
-}
-
-static void
-check_pass(Compilation *c, const char *pass)
-{
-	const Tolerance tol = {1e-3, 1e-5, -1};
-	int n = c->m->main->nresults, i;
-	TccValue *got = calloc((size_t)n + 1, sizeof *got), want;
-	TccErr err = {0};
-	char why[1000];
-
-	if (!results(c, got, &err) && !c->diag.errors)
-		diag_error(&c->diag, X_BUG, NULL, "after pass '%s' the module does not run: %s", pass,
-			err.text);
-	for (i = 0; i < n && !c->diag.errors; i++) {
-		memset(&want, 0, sizeof want);
-		if (value_of_node(c->reference->out[i], &want, &err)
-		 || !values_equal(&got[i], &want, &tol, why, sizeof why))
-			diag_error(&c->diag, X_BUG, NULL, "pass '%s' changes output '%s': %s", pass,
-				c->m->out_names[i], err.code ? err.text : why);
-		tcc_value_free(&want);
-	}
-	for (i = 0; i < n; i++)
-		tcc_value_free(&got[i]);
-	free(got);
-}
-
 /* ---- passes -------------------------------------------------------------------------------- */
 
 static void
@@ -443,6 +348,8 @@ model_in_memory(Compilation *c)
 void
 compilation_free(Compilation *c)
 {
+	if (c->m)
+		end_check(c);
 	if (c->jit)
 		jit_free(c->jit);
 	job_free(&c->job);

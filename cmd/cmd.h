@@ -100,6 +100,8 @@ int json_end(const Options *, cJSON *, int code);
 
 /* ---- build.c: a model on its way ----------------------------------------------------------- */
 
+typedef struct Reference Reference;
+
 typedef struct Compilation {
 	const Options *o;
 	cJSON *json;           /* where messages go as well; not owned */
@@ -111,7 +113,7 @@ typedef struct Compilation {
 	Job job;
 	Jit *jit;
 	int ndumps;
-	struct Reference *reference;   /* --check-passes */
+	Reference *reference;  /* --check-passes */
 } Compilation;
 
 /* execute.c: the module's hook for folding. */
@@ -133,6 +135,13 @@ void compilation_free(Compilation *);
 bool print_module(Compilation *, const char *path, FILE *f);
 bool is_ir(const char *path);
 extern const char *const level_names[3];
+
+/* ---- passcheck.c: --check-passes ----------------------------------------------------------- */
+
+/* Makes inputs and the results that every pass must keep. False after errors. */
+bool start_check(Compilation *);
+void check_pass(Compilation *, const char *pass);        /* reports a pass after which they differ */
+void end_check(Compilation *);
 
 /* ---- values.c: values in files, and comparing them ----------------------------------------- */
 
