@@ -204,7 +204,7 @@ def mode_exe(o, model, cases, tmp):
     compile_model(o, model, exe, "exe")
     threads = ["--threads", str(o.threads)] if o.threads else []
     for i, case in enumerate(cases):
-        yield run_program([exe, *threads], case, f"{tmp}/{i}", o.timeout)
+        yield run_program([*o.under.split(), exe, *threads], case, f"{tmp}/{i}", o.timeout)
 
 
 def mode_so(o, model, cases, tmp):
@@ -414,6 +414,7 @@ def options():
     ap.add_argument("--mode", choices=MODES, default="exe")
     ap.add_argument("--target")
     ap.add_argument("--simulate", action="store_true")
+    ap.add_argument("--under", default="", help="command that runs executables: an emulator")
     ap.add_argument("--only", default="", help="ids, with commas")
     ap.add_argument("--first", action="store_true", help="only models marked `first`")
     ap.add_argument("--sets", type=int, default=0, help="at most so many data files a model")
