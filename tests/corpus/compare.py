@@ -13,6 +13,7 @@ import argparse
 import concurrent.futures
 import csv
 import ctypes
+import filecmp
 import fnmatch
 import json
 import os
@@ -221,6 +222,47 @@ def mode_so(o, model, cases, tmp):
         yield read_outputs(case, folder)
 
 
+LEVELS = ("graph", "tensor", "loop")
+
+
+def write_text(o, model, folder, level):
+    os.makedirs(folder)
+    command([o.tcc, "compile", model, "--emit", "ir", "--stage", level, "-o", f"{folder}/m.ir",
+             *target_options(o), *o.rest], o.timeout, f"{level} level")
+    return f"{folder}/m.ir"
+
+
+def mode_text(o, model, cases, tmp):
+    """The IR's text of each level, read and printed again, is the same; there are no outputs."""
+    for level in LEVELS:
+        text = write_text(o, model, f"{tmp}/{level}", level)
+        again = f"{tmp}/{level}/again"
+        os.makedirs(again)
+        command([o.tcc, "opt", text, "--passes=", "-o", f"{again}/m.ir", *target_options(o)],
+                o.timeout, f"reading {level} level")
+        for f in os.listdir(again):
+            if not filecmp.cmp(f"{tmp}/{level}/{f}", f"{again}/{f}", shallow=False):
+                raise Failure(f"{level} level: {f} prints differently when it is read back")
+    return iter(())
+
+
+def mode_levels(o, model, cases, tmp):
+    """Programs from the text of each level give the same bytes."""
+    want = None
+    for level in LEVELS:
+        exe = f"{tmp}/{level}.exe"
+        compile_model(o, write_text(o, model, f"{tmp}/{level}", level), exe, "exe")
+        got = [run_program([*o.under.split(), exe, "--threads", "1"], case, f"{tmp}/{level}/{i}",
+                           o.timeout) for i, case in enumerate(cases)]
+        for i, case in enumerate(cases):
+            first = filecmp.dircmp(f"{tmp}/graph/{i}", f"{tmp}/{level}/{i}")
+            outputs = [f for f in first.common_files if f.startswith("output_")]
+            if filecmp.cmpfiles(first.left, first.right, outputs, shallow=False)[0] != outputs:
+                raise Failure(f"data {i}: {level} level gives other bytes than graph level")
+        want = want or got
+    yield from want
+
+
 # --- calling a shared object (runtime/abi.h) ------------------------------------------------------
 
 class Tensor(ctypes.Structure):
@@ -355,7 +397,7 @@ def call(lib, folder, nin, nout, threads):
 
 # --- the whole ------------------------------------------------------------------------------------
 
-MODES = {"run": mode_run, "exe": mode_exe, "so": mode_so}
+MODES = {"run": mode_run, "exe": mode_exe, "so": mode_so, "text": mode_text, "levels": mode_levels}
 
 
 def load_cases(o, row, model):
@@ -388,8 +430,9 @@ def judge(o, row):
     finally:
         if not o.keep:
             shutil.rmtree(tmp)
-    told = " ".join(f"{e:.2g}" for e in errors) + f", {time.time() - start:.1f} s"
-    if max(errors) > limit:
+    told = " ".join(f"{e:.2g}" for e in errors) or "none"
+    told += f", {time.time() - start:.1f} s"
+    if max(errors, default=0) > limit:
         return "FAIL", f"error {told}; at most {limit:.2g} is right"
     return "PASS", f"error {told}"
 
