@@ -1070,27 +1070,6 @@ static bool eval_region(Eval *e, const Region *r, Val *const *params, Val **resu
 
 /* ---- the module ---------------------------------------------------------------------------- */
 
-static void find_owners(Eval *e)
-{
-	Region *r = e->m->main;
-	int n;
-	if (!e->m->loopsyms.n)
-		return;
-	Node **list = topo(r->results, r->nresults, true, &n);
-	for (int i = 0; i < n; i++)
-		for (int k = 0; list[i]->type->kind == T_TUPLE && k < e->m->loopsyms.n; k++) {
-			if (list[i]->code != O_LOOP && list[i]->code != O_IF)
-				break;
-			const LoopSym *s = e->m->loopsyms.at[k];
-			const Type *t = list[i]->type;
-			if (s->result < t->rank && t->elem[s->result]->kind == T_TENSOR &&
-					s->axis < t->elem[s->result]->rank &&
-					t->elem[s->result]->dims[s->axis] == s->sym)
-				map_put(&e->owner, s->sym, list[i]);
-		}
-	free(list);
-}
-
 static bool bind_inputs(Eval *e, Node *const *inputs)
 {
 	Region *r = e->m->main;
@@ -1172,7 +1151,7 @@ bool module_eval(Module *m, Level level, Node *const *inputs, Node **outputs, bo
 		diag_error(m->diag, X_UNSUPPORTED, NULL, "loop level is not evaluated: run it instead");
 		return false;
 	}
-	find_owners(&e);
+	symbol_owners(m, &e.owner);
 	if (bind_inputs(&e, inputs)) {
 		check_inputs(&e);
 		eval_all(&e, r->results, r->nresults);

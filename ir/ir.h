@@ -335,6 +335,10 @@ Node **topo(Node *const *roots, int nroots, bool defs, int *n);
 Node **topo_statements(const Region *, int *n);
 /* The scalar nodes of an expression, operands first; does not enter the tensors it reads. malloc'ed. */
 Node **topo_scalar(Node *e, int *n);
+/* With definitions, and before each symbol that a loop or if decides that node (symbol_owners). */
+Node **topo_decided(Node *const *roots, int nroots, const Map *owner, int *n);
+/* Puts, for each LoopSym reachable from the results, its symbol and the loop or if that decides it. */
+void symbol_owners(Module *, Map *owner);
 /* Rebuilds e with the nodes of map replaced; bound axes and carries of reduce and iter are renewed
  * when `fresh`; goes through scalar nodes only, tensor operands of reads are looked up in map as well. */
 Node *subst(Module *, Node *e, Map *map, bool fresh);

@@ -70,7 +70,9 @@ map_free(Map *m)
 	*m = (Map){0};
 }
 
-typedef enum Defs { NO_DEFS, SYM_DEFS, ALL_DEFS } Defs;   /* which definitions are entered */
+typedef enum DefKind { NO_DEFS, SYM_DEFS, ALL_DEFS } DefKind;
+/* Which definitions are entered, and the loops or ifs that decide symbols. */
+typedef struct Defs { DefKind kind; const Map *owner; } Defs;
 
 /* ---- depth-first order ------------------------------------------------------------------------- */
 
@@ -139,8 +141,10 @@ child(const Node *n, int k, Defs defs, bool *end)
 			return n->regions[r]->results[k];
 		k -= n->regions[r]->nresults;
 	}
-	if ((defs == ALL_DEFS || (defs == SYM_DEFS && n->code == O_SYM)) && k == 0)   /* a symbol's def is its value */
+	if ((defs.kind == ALL_DEFS || (defs.kind == SYM_DEFS && n->code == O_SYM)) && k-- == 0)   /* a symbol's def is its value */
 		return n->def;
+	if (defs.owner && n->code == O_SYM && k == 0)
+		return map_get(defs.owner, n);
 	*end = true;
 	return NULL;
 }
@@ -190,19 +194,25 @@ walk(Node *const *roots, int nroots, Defs defs, bool scalars, int *n)
 Node **
 topo(Node *const *roots, int nroots, bool defs, int *n)
 {
-	return walk(roots, nroots, defs ? ALL_DEFS : SYM_DEFS, false, n);
+	return walk(roots, nroots, (Defs){defs ? ALL_DEFS : SYM_DEFS, NULL}, false, n);
+}
+
+Node **
+topo_decided(Node *const *roots, int nroots, const Map *owner, int *n)
+{
+	return walk(roots, nroots, (Defs){ALL_DEFS, owner}, false, n);
 }
 
 Node **
 topo_statements(const Region *r, int *n)
 {
-	return walk(r->results, r->nresults, NO_DEFS, false, n);
+	return walk(r->results, r->nresults, (Defs){NO_DEFS, NULL}, false, n);
 }
 
 Node **
 topo_scalar(Node *e, int *n)
 {
-	return walk(&e, 1, NO_DEFS, true, n);
+	return walk(&e, 1, (Defs){NO_DEFS, NULL}, true, n);
 }
 
 bool
@@ -218,11 +228,50 @@ contains(const Node *e, const Node *part)
 		return false;
 	if (e->nin == 2 && e->size <= 3)
 		return e->in[0] == part || e->in[1] == part;
-	list = walk(&root, 1, NO_DEFS, true, &n);
+	list = walk(&root, 1, (Defs){NO_DEFS, NULL}, true, &n);
 	for (i = 0; i < n && !found; i++)
 		found = list[i] == part;
 	free(list);
 	return found;
+}
+
+/* Does the loop or if n decide the dimension? Others may only hand on what they were given. */
+static bool
+decides(const Node *n, const LoopSym *s)
+{
+	const Type *t = n->type, *in;
+	const Region *body = n->regions[0];
+	const Node *go = body->results[0];
+	int k = s->result, axis = s->axis;
+
+	if (k >= t->rank || t->elem[k]->kind != T_TENSOR || axis >= t->elem[k]->rank || t->elem[k]->dims[axis] != s->sym)
+		return false;
+	if (n->code == O_IF)
+		in = body->results[k]->type;
+	else if (k < n->n)
+		in = n->in[2 + k]->type;
+	else if (axis > 0) {
+		in = body->results[1 + k]->type;
+		axis--;
+	} else                                   /* the rounds: known where a condition does not end them */
+		return !n->in[0] || (go->code != O_CONST && (go->code != O_TENSOR || go->in[go->nin - 1]->code != O_NUM));
+	return in->dims[axis] != s->sym;
+}
+
+void
+symbol_owners(Module *m, Map *owner)
+{
+	Node **list;
+	int i, k, n;
+
+	if (!m->loopsyms.n)
+		return;
+	list = topo(m->main->results, m->main->nresults, true, &n);
+	for (i = 0; i < n; i++)
+		for (k = 0; (list[i]->code == O_LOOP || list[i]->code == O_IF) && k < m->loopsyms.n; k++)
+			if (decides(list[i], m->loopsyms.at[k]))
+				map_put(owner, ((LoopSym *)m->loopsyms.at[k])->sym, list[i]);
+	free(list);
 }
 
 /* ---- substitution ------------------------------------------------------------------------------- */
@@ -271,7 +320,7 @@ subst(Module *m, Node *e, Map *map, bool fresh)
 	bool changed;
 	int i, k, count;
 
-	list = walk(&e, 1, NO_DEFS, true, &count);
+	list = walk(&e, 1, (Defs){NO_DEFS, NULL}, true, &count);
 	collect_binders(list, count, &bound);
 	for (i = 0; i < count; i++) {
 		n = list[i];

@@ -20,6 +20,7 @@ typedef struct Grouper {
 	Node **list; int n;
 	Map group;             /* tensor -> Group */
 	Map outside;           /* tensor -> used by something that is no tensor */
+	Map owner;             /* symbol -> the loop or if that decides it */
 	Vec groups;
 } Grouper;
 
@@ -94,30 +95,61 @@ member_of(const Group *g, const Node *t)
 	return false;
 }
 
+typedef struct Search { Grouper *q; Vec todo; Map seen; } Search;
+
+static void
+look_at(Search *s, Node *n)
+{
+	if (!n || map_get(&s->seen, n))
+		return;
+	map_put(&s->seen, n, n);
+	vec_push(s->q->s->m, &s->todo, n);
+}
+
+/* What n needs: operands, what its regions give, what a symbol stands for; for a tensor, what its
+ * whole kernel needs. */
+static void
+look_above(Search *s, Node *n)
+{
+	Group *h = map_get(&s->q->group, n);
+	int i, k;
+
+	for (i = 0; i < n->nin; i++)
+		look_at(s, n->in[i]);
+	for (i = 0; i < n->nregions; i++)
+		for (k = 0; n->regions[i] && k < n->regions[i]->nresults; k++)
+			look_at(s, n->regions[i]->results[k]);
+	look_at(s, n->def);
+	if (n->code == O_SYM)
+		look_at(s, map_get(&s->q->owner, n));
+	for (i = 0; h && i < h->n; i++)
+		look_at(s, h->members[i]);
+}
+
 /* Does t depend on a member of g through something that is not in g? */
 static bool
-around(Group *g, Node *consumer)
+around(Grouper *q, Group *g, Node *t)
 {
-	Node **up;
-	int i, k, n;
+	Search s = {.q = q};
+	Node **list, *n;
+	int i, k, count;
 	bool bad = false;
 
-	up = topo(&consumer, 1, false, &n);
-	/* a non-member tensor above the consumer that itself depends on a member */
-	Map tainted = {0};
-	for (i = 0; i < n && !bad; i++) {
-		if (member_of(g, up[i])) {
-			map_put(&tainted, up[i], up[i]);
-			continue;
-		}
-		for (k = 0; k < up[i]->nin; k++)
-			if (up[i]->in[k] && map_get(&tainted, up[i]->in[k]))
-				map_put(&tainted, up[i], up[i]);
-		if (up[i] != consumer && up[i]->type->kind != T_SCALAR && map_get(&tainted, up[i]))
-			bad = true;
+	for (k = 0; k < t->nin; k++) {
+		list = topo_scalar(t->in[k], &count);
+		for (i = 0; i < count; i++)
+			if (list[i]->code == O_SYM)
+				look_at(&s, list[i]);
+			else if (list[i]->code == O_READ && !member_of(g, list[i]->in[0]))
+				look_at(&s, list[i]->in[0]);
+		free(list);
 	}
-	map_free(&tainted);
-	free(up);
+	while (s.todo.n && !bad) {
+		n = s.todo.at[--s.todo.n];
+		bad = member_of(g, n);
+		look_above(&s, n);
+	}
+	map_free(&s.seen);
 	return bad;
 }
 
@@ -196,7 +228,7 @@ place(Grouper *q, Node *t)
 			continue;
 		if (g->members[0]->code != O_TENSOR || holds_product(q->s->mach, g->members[0], NULL) || is_window(g->members[0]))
 			continue;
-		if (fits(q, g, t, &k) && k > bestk && !around(g, t)) {
+		if (fits(q, g, t, &k) && k > bestk && !around(q, g, t)) {
 			best = g;
 			bestk = k;
 		}
@@ -348,6 +380,8 @@ sort_groups(Grouper *q)
 			}
 		}
 	}
+	if (out.n < q->groups.n)
+		diag_error(q->s->m->diag, X_INVALID, NULL, "%d kernels wait for each other", q->groups.n - out.n);
 	q->groups = out;
 	map_free(&done);
 }
@@ -363,7 +397,8 @@ open_grouper(Sched *s)
 		vec_push(s->m, &roots, s->m->main->results[i]);
 	for (i = 0; i < s->m->requires.n; i++)
 		vec_push(s->m, &roots, ((Require *)s->m->requires.at[i])->cond);
-	q.list = topo((Node **)roots.at, roots.n, true, &q.n);
+	symbol_owners(s->m, &q.owner);
+	q.list = topo_decided((Node **)roots.at, roots.n, &q.owner, &q.n);
 	return q;
 }
 
@@ -373,6 +408,7 @@ close_grouper(Grouper *q)
 	free(q->list);
 	map_free(&q->group);
 	map_free(&q->outside);
+	map_free(&q->owner);
 }
 
 /* The host reads the tensors that the expression reads. */

@@ -14,6 +14,7 @@ typedef struct Homes {
 	Node **list; int count;
 	uint64_t *deps; int words;   /* per node: the regions whose parameters it depends on */
 	Map pos;                     /* node -> position in list + 1 */
+	Map owner;                   /* symbol -> the loop or if that decides it */
 } Homes;
 
 static RegionInfo *
@@ -59,6 +60,26 @@ deps_of(Homes *h, const Node *n)
 	return h->deps + (uintptr_t)h->words * ((uintptr_t)map_get(&h->pos, n) - 1);
 }
 
+/* The parameters of a region, and the sizes that change with them, depend on the region. */
+static void
+own_params(Homes *h, const Node *n, int k)
+{
+	const Region *r = n->regions[k];
+	RegionInfo *x = region_info(h, r);
+	Node *p, *init;
+	int i, d;
+
+	for (i = 0; i < r->nparams; i++) {
+		p = r->params[i];
+		if (map_get(&h->pos, p))
+			deps_of(h, p)[x->index / 64] |= 1ull << x->index % 64;
+		init = n->code == O_LOOP && i > 0 ? n->in[1 + i] : NULL;
+		for (d = 0; init && p->type->kind == T_TENSOR && d < rank_of(p); d++)
+			if (dim_of(p, d)->code == O_SYM && dim_of(p, d) != dim_of(init, d) && map_get(&h->pos, dim_of(p, d)))
+				deps_of(h, dim_of(p, d))[x->index / 64] |= 1ull << x->index % 64;
+	}
+}
+
 static void
 compute_deps(Homes *h)
 {
@@ -75,6 +96,9 @@ compute_deps(Homes *h)
 					d[w] |= e[w];
 		if (n->def)                      /* a symbol: what its value comes from */
 			for (e = deps_of(h, n->def), w = 0; w < h->words; w++)
+				d[w] |= e[w];
+		if (n->code == O_SYM && (c = map_get(&h->owner, n)))
+			for (e = deps_of(h, c), w = 0; w < h->words; w++)
 				d[w] |= e[w];
 		for (r = 0; r < n->nregions; r++) {
 			for (k = 0; k < n->regions[r]->nresults; k++)
@@ -129,6 +153,8 @@ assign(Homes *h, Region *main, Map *home)
 				use(h, home, n->in[k], r);
 		if (n->def)
 			use(h, home, n->def, r);
+		if (n->code == O_SYM && map_get(&h->owner, n))
+			use(h, home, map_get(&h->owner, n), r);
 		for (k = 0; k < n->nregions; k++) {
 			x = region_info(h, n->regions[k]);
 			x->parent = r;
@@ -152,7 +178,8 @@ home_regions(Module *m, Map *home)
 	for (i = 0; i < m->requires.n; i++)
 		vec_push(m, &roots, ((Require *)m->requires.at[i])->cond);
 	add_region(&h, m->main, false);
-	h.list = topo((Node **)roots.at, roots.n, true, &h.count);
+	symbol_owners(m, &h.owner);
+	h.list = topo_decided((Node **)roots.at, roots.n, &h.owner, &h.count);
 	for (i = 0; i < h.count; i++)
 		for (k = 0; k < h.list[i]->nregions; k++)
 			add_region(&h, h.list[i]->regions[k], h.list[i]->code == O_LOOP);
@@ -164,16 +191,12 @@ home_regions(Module *m, Map *home)
 		map_put(&h.pos, h.list[i], (void *)(uintptr_t)(i + 1));
 	for (i = 0; i < h.count; i++)
 		for (k = 0; k < h.list[i]->nregions; k++)
-			for (int q = 0; q < h.list[i]->regions[k]->nparams; q++) {
-				Node *p = h.list[i]->regions[k]->params[q];
-				RegionInfo *x = region_info(&h, h.list[i]->regions[k]);
-				if (map_get(&h.pos, p))
-					deps_of(&h, p)[x->index / 64] |= 1ull << x->index % 64;
-			}
+			own_params(&h, h.list[i], k);
 	compute_deps(&h);
 	assign(&h, m->main, home);
 	free(h.list);
 	free(h.deps);
 	free(h.info);
 	map_free(&h.pos);
+	map_free(&h.owner);
 }

@@ -20,6 +20,7 @@ typedef struct Planner {
 	uint32_t step;
 	Region *sizes;         /* statements before place() */
 	Map cells;             /* symbol that changes -> its stack cell */
+	Map owner;             /* symbol -> the loop or if that decides it */
 	Map values;            /* host node -> its value buffer + 1 */
 	Map checked;           /* numbers of elements that fit 32 bits, by a check before place() */
 } Planner;
@@ -193,6 +194,10 @@ load_value(Planner *p, Region *out, Node *read)
 	ensure(p, out, t);
 	touch(p, t);
 	st = storage_of(p->s, t);
+	if (st->id < 0) {
+		diag_error(p->m->diag, X_BUG, t->loc, "a size is needed before it is known");
+		return x_int(p->m, dtype_of(t), 0);
+	}
 	args[0] = x_idx(p->m, st->id);
 	args[1] = x_idx(p->m, dtypes[storage_type(dtype_of(t))].onnx);
 	args[2] = x_idx(p->m, 0);
@@ -216,6 +221,8 @@ symbol_value(Planner *p, Region *out, Node *sym)
 	Node *v, *def = sym->def;
 	Scope *top;
 
+	if (!map_get(&p->cells, sym) && (v = map_get(&p->owner, sym)))
+		ensure(p, out, v);
 	if ((v = map_get(&p->cells, sym))) {
 		v = cell_get(p, out, v);
 		v->lo = sym->lo;
@@ -424,9 +431,9 @@ static void
 launch(Planner *p, Region *out, Kernel *k, Vec *tensors)
 {
 	Node **v = NEWN(p->m, Node *, 4 + k->nbufs + k->nsyms), *args[2];
-	int i, n = 0;
+	int i, n = 0, number = p->m->kernels.n;
 
-	vec_push(p->m, &p->m->kernels, k);
+	vec_push(p->m, &p->m->kernels, k);       /* sizes of its arguments may launch what they need */
 	if (k->index32)
 		check_index32(p, out, k, tensors);
 	p->step++;
@@ -440,7 +447,7 @@ launch(Planner *p, Region *out, Kernel *k, Vec *tensors)
 	}
 	for (i = 0; i < k->nsyms; i++)
 		v[n++] = host(p, out, k->args[i]);
-	args[0] = x_idx(p->m, p->m->kernels.n - 1);
+	args[0] = x_idx(p->m, number);
 	args[1] = array(p, out, n, v);
 	l_call(p->m, out, "launch", 2, args);
 }
@@ -1101,7 +1108,7 @@ run_item(Planner *p, Region *out, Item *it)
 		return;
 	it->busy = true;
 	if (it->n && it->n->nregions) {          /* what its regions use from here */
-		list = topo(&it->n, 1, true, &n);
+		list = topo_decided(&it->n, 1, &p->owner, &n);
 		for (i = 0; i < n; i++)
 			if ((x = map_get(&p->item, list[i])) && x->home == it->home)
 				run_item(p, out, x);
@@ -1368,7 +1375,8 @@ make_plan(Sched *s)
 		s->plan->in_buf[i] = -1;
 	p.sizes = region_new(s->m, NULL);
 	push(&p, s->m->main);
-	list = topo(s->m->main->results, s->m->main->nresults, true, &n);
+	symbol_owners(s->m, &p.owner);
+	list = topo_decided(s->m->main->results, s->m->main->nresults, &p.owner, &n);
 	for (i = 0; i < groups.n; i++)
 		add_item(&p, groups.at[i], NULL);
 	for (i = 0; i < n; i++)
@@ -1405,6 +1413,7 @@ make_plan(Sched *s)
 	map_free(&p.item);
 	map_free(&p.views);
 	map_free(&p.cells);
+	map_free(&p.owner);
 	map_free(&p.values);
 	map_free(&p.checked);
 	return s->m->diag->errors == 0;

@@ -1,0 +1,86 @@
+"""Small graphs with what real models had trouble with, and onnxruntime's results.
+usage: graphs.py OUT"""
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import numpy_helper, parser
+
+ort.set_default_logger_severity(4)
+out = sys.argv[1]
+rng = np.random.RandomState(1)
+
+
+def f(*s):
+    return rng.randn(*s).astype(np.float32)
+
+
+def graph(name, text, *sets, opset=17):
+    """A case of one model and several data sets, each a list of the inputs' arrays."""
+    head = f'<ir_version: 8, opset_import: ["" : {opset}]>\n'
+    model = parser.parse_model(head + text)
+    onnx.checker.check_model(model)
+    session = ort.InferenceSession(model.SerializeToString())
+    os.makedirs(f"{out}/{name}")
+    onnx.save(model, f"{out}/{name}/model.onnx")
+    for k, arrays in enumerate(sets):
+        feed = dict(zip((i.name for i in session.get_inputs()), arrays))
+        data = f"{out}/{name}/test_data_set_{k}"
+        os.makedirs(data)
+        for kind, values in (("input", feed.values()), ("output", session.run(None, feed))):
+            for i, v in enumerate(values):
+                with open(f"{data}/{kind}_{i}.pb", "wb") as file:
+                    file.write(numpy_helper.from_array(v).SerializeToString())
+
+
+# A size that a branch decides is used before anything reads the branch's result itself.
+graph("size_of_branch", """
+g (bool c, int64[N] a, int64[M] b) => (float[K] y, int64[L] z) {
+  s = If (c) <then_branch = t () => (int64[N] p) { p = Identity(a) },
+              else_branch = e () => (int64[L] q2) { q = NonZero(b)
+                                                   one = Constant<value = int64[1] {-1}>()
+                                                   r = Reshape(q, one)
+                                                   q2 = Identity(r) }>
+  n = Shape(s)
+  zero = ConstantOfShape<value = float[1] {0.5}>(n)
+  y = Exp(zero)
+  z = Identity(s)
+}""",
+      [np.array(True), np.arange(5), np.array([0, 1, 1])],
+      [np.array(False), np.arange(5), np.array([0, 1, 1, 0, 7])])
+
+# Kernels that would wait for each other: y shares x's and needs m; z may share m's only if x's is done.
+graph("kernels_in_turn", """
+g (float[N, M] a, float[N, M] b) => (float[N, K] y, float[N, L] z) {
+  x = ReduceMax<axes = [1]>(a)
+  m = ReduceMax<axes = [1]>(b)
+  s = ReduceSum<keepdims = 0>(m)
+  d = Sub(a, x)
+  ds = Mul(d, s)
+  e = Exp(ds)
+  one = Constant<value = int64[1] {1}>()
+  y = ReduceSum(e, one)
+  f = Sub(b, m)
+  h = Exp(f)
+  hx = Mul(h, x)
+  z = ReduceSum(hx, one)
+}""", [f(4, 6), f(4, 6)], [f(70, 3), f(70, 3)])
+
+# What a loop carries changes its size: what depends on that size alone stays in the loop.
+graph("size_in_loop", """
+g (int64 n, float[N] x) => (float[K] y, float s) {
+  yes = Constant<value = bool {1}>()
+  start = Constant<value = float {0.0}>()
+  y, s = Loop (n, yes, x, start) <body = b (int64 i, bool c, float[P] p, float a) =>
+      (bool c2, float[Q] q, float a2) {
+    c2 = Identity(c)
+    size = Shape(p)
+    ones = ConstantOfShape<value = float[1] {1.0}>(size)
+    sum = ReduceSum<keepdims = 0>(ones)
+    a2 = Add(a, sum)
+    one = Constant<value = float[1] {2.5}>()
+    q = Concat<axis = 0>(p, one)
+  }>
+}""", [np.array(3), f(2)], [np.array(0), f(4)], [np.array(5), f(0)])
