@@ -4,8 +4,8 @@
  *   for vector v (4) { store y[e + v] = f(load x[d + v]) }
  *
  * whose d is provably a multiple of 4, x[d] to x[d + 3] are one load of 16 bytes before the loop,
- * and likewise y after it. Buffers begin at multiples of 16 bytes. A load that stands as
- * select(c, load, constant) with c the same for all lanes becomes a vector load under an if.
+ * and likewise y after it. Buffers begin at multiples of 16 bytes. Choices among such loads and
+ * constants, by conditions that are the same for all lanes, become vector loads under ifs.
  *
  * Iterations of a vector loop are independent, so reading all lanes before and writing them after
  * is sound unless a lane reads what an earlier statement of its own iteration wrote.
@@ -19,9 +19,8 @@ enum { MAX_ACCESSES = 32 };
 
 /* A node of the loop's expressions that becomes an array of lanes. */
 typedef struct Access {
-	Node *node;            /* the load, the select around it, or the store */
-	Node *buf, *start;     /* of lane 0 */
-	Node *cond, *other;    /* of a select */
+	Node *node;            /* the load, the selects around loads, or the store */
+	Node *buf, *start;     /* of lane 0; of the first load in selects */
 	const char *array;
 } Access;
 
@@ -81,6 +80,23 @@ static bool consecutive(Lanes *l, Node *buf, int n, Node *const *idx, Access *a)
 	return true;
 }
 
+/* Is e a load of consecutive elements, or a choice among such loads and constants? a is the first. */
+static bool gathered(Lanes *l, Node *e, Access *a)
+{
+	Access x = { 0 };
+
+	if (e->code == O_NUM)
+		return true;
+	if (e->code == O_SELECT)
+		return !defined_inside(l, e->in[0]) && gathered(l, e->in[1], a) && gathered(l, e->in[2], a);
+	if (e->code != O_LOAD || was_written(l, e->in[0]) ||
+			!consecutive(l, e->in[0], e->nin - 1, e->in + 1, &x))
+		return false;
+	if (!a->buf)
+		a->buf = x.buf, a->start = x.start;
+	return true;
+}
+
 static void find_loads(Lanes *l, Node *e)
 {
 	Access a = { .node = e };
@@ -88,22 +104,12 @@ static void find_loads(Lanes *l, Node *e)
 	if (e->type->kind != T_SCALAR || e->code == O_LET || map_get(&l->seen, e))
 		return;
 	map_put(&l->seen, e, e);
-	if (e->code == O_SELECT) {
-		Node *ld = e->in[1];
-		if (ld->code == O_LOAD && e->in[2]->code == O_NUM && !defined_inside(l, e->in[0]) &&
-				!was_written(l, ld->in[0]) && l->nld < MAX_ACCESSES &&
-				consecutive(l, ld->in[0], ld->nin - 1, ld->in + 1, &a)) {
-			a.cond = e->in[0];
-			a.other = e->in[2];
-			l->ld[l->nld++] = a;
-		} else {
-			find_loads(l, e->in[0]);
-		}
+	if (l->nld < MAX_ACCESSES && gathered(l, e, &a) && a.buf) {
+		l->ld[l->nld++] = a;
 		return;
 	}
-	if (e->code == O_LOAD && l->nld < MAX_ACCESSES && !was_written(l, e->in[0]) &&
-			consecutive(l, e->in[0], e->nin - 1, e->in + 1, &a)) {
-		l->ld[l->nld++] = a;
+	if (e->code == O_SELECT) {
+		find_loads(l, e->in[0]);
 		return;
 	}
 	for (int k = e->code == O_LOAD || e->code == O_FOLD; k < e->nin; k++)
@@ -256,43 +262,57 @@ static void move_in(Lanes *l, Access *a)
 	cx_end(c);
 }
 
-static void fill_in(Lanes *l, Access *a)
+static void fill_in(Lanes *l, const char *array, Node *value)
 {
 	CFn *c = l->c;
 
 	cfn_line(c, "TCC_UNROLL");
 	cfn_line(c, "for (i32 v = 0; v < %lld; v++)", (long long)l->n);
 	cfn_indent(c);
-	fprintf(c->o, "\t%s[v] = ", a->array);
-	cx(c, a->other, P_NONE);
+	fprintf(c->o, "\t%s[v] = ", array);
+	cx(c, value, P_NONE);
 	fputs(";\n", c->o);
 }
 
-/* The address is evaluated under the condition: loads in it may need that. */
+/* What is gathered into the array. Addresses are evaluated under the conditions: loads in them may
+ * need that. */
+static void gather(Lanes *l, const char *array, Node *e)
+{
+	CFn *c = l->c;
+	Access a = { .array = array };
+
+	if (e->code == O_NUM) {
+		fill_in(l, array, e);
+		return;
+	}
+	if (e->code == O_LOAD) {
+		consecutive(l, e->in[0], e->nin - 1, e->in + 1, &a);
+		move_in(l, &a);
+		return;
+	}
+	cx_begin(c, 1, &e->in[0]);
+	cfn_indent(c);
+	fputs("if (", c->o);
+	cx(c, e->in[0], P_NONE);
+	fputs(") {\n", c->o);
+	cx_end(c);
+	c->indent++;
+	gather(l, array, e->in[1]);
+	c->indent--;
+	cfn_line(c, "} else {");
+	c->indent++;
+	gather(l, array, e->in[2]);
+	c->indent--;
+	cfn_line(c, "}");
+}
+
 static void print_load(Lanes *l, Access *a)
 {
 	CFn *c = l->c;
 
-	a->array = cfn_name(c, cx_base(a->cond ? a->node->in[1] : a->node), true);
+	a->array = cfn_name(c, a->buf->name ? a->buf->name : "t", true);
 	cfn_line(c, "%s %s[%lld];", cstorage(a->buf->type->dtype), a->array, (long long)l->n);
-	if (!a->cond) {
-		move_in(l, a);
-		return;
-	}
-	cx_begin(c, 1, &a->cond);
-	cfn_indent(c);
-	fputs("if (", c->o);
-	cx(c, a->cond, P_NONE);
-	fputs(") {\n", c->o);
-	cx_end(c);
-	c->indent++;
-	move_in(l, a);
-	c->indent--;
-	cfn_line(c, "} else {");
-	c->indent++;
-	fill_in(l, a);
-	c->indent--;
-	cfn_line(c, "}");
+	gather(l, a->array, a->node);
 }
 
 static void print_store(Lanes *l, const Access *a)

@@ -87,6 +87,34 @@ in_vectors(Module *m, Node *addr, Node *axis, int w)
 	return divisible(axis->in[0], w) && linear_in(m, addr, axis, &coef, &rest) && is_intv(coef, 1) && divisible(rest, w);
 }
 
+/* Does the comparison come out alike for w lanes of the axis, the first one's place being divisible by w? */
+static bool
+same_for_lanes(Module *m, const Node *e, Node *axis, int w)
+{
+	Node *coef, *rest;
+
+	return (e->code == O_LT || e->code == O_LE) && e->in[0]->type->dtype == DT_INDEX && contains(e, axis)
+		&& linear_in(m, x_sub(m, e->in[0], e->in[1]), axis, &coef, &rest) && is_intv(coef, e->code == O_LT ? 1 : -1)
+		&& divisible(rest, w);
+}
+
+Node *
+by_vectors(Module *m, Node *e, Node *axis, int w)
+{
+	Map map = {0};
+	Node **list;
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		if (same_for_lanes(m, list[i], axis, w))
+			map_put(&map, list[i], subst1(m, list[i], axis, x_idx(m, 0)));
+	e = map.n ? subst(m, e, &map, false) : e;
+	free(list);
+	map_free(&map);
+	return e;
+}
+
 int
 vector_of(int bytes)
 {
@@ -96,17 +124,18 @@ vector_of(int bytes)
 /* ---- map ------------------------------------------------------------------------------------------ */
 
 static void
-element(KB *kb, Region *r, Nest *nest, Node *flat)
+element(KB *kb, Region *r, Nest *nest, Node *flat, Node *v, int lanes)
 {
 	Module *m = kb->m;
 	Map map = {0};
-	Node *idx[MAX_RANK];
+	Node *idx[MAX_RANK], *e;
 	int d;
 
 	digits(m, &map, nest->n, nest->axis, flat);
 	for (d = 0; d < rank_of(nest->out); d++)
 		idx[d] = subst(m, nest->out_idx[d], &map, false);
-	kb_store(kb, r, nest->out, idx, kb_emit(kb, r, subst(m, nest->body, &map, false)));
+	e = subst(m, nest->body, &map, false);
+	kb_store(kb, r, nest->out, idx, kb_emit(kb, r, v ? by_vectors(m, e, v, lanes) : e));
 	map_free(&map);
 }
 
@@ -127,12 +156,12 @@ map_gpu(Sched *s, Group *g)
 	f = gpu_frame(&kb, x_ceildiv(m, n, x_idx(m, THREADS * lanes)), THREADS);
 	unit = l_let(m, f.thread, x_add(m, x_muli(m, f.bid, THREADS), f.tid));
 	if (lanes == 1)
-		element(&kb, in, &nest, unit);
+		element(&kb, in, &nest, unit, NULL, 1);
 	else {
 		v = x_axis(m, x_idx(m, lanes));
 		rv = region_new(m, NULL);
 		flat = x_add(m, x_muli(m, unit, lanes), v);
-		element(&kb, rv, &nest, flat);
+		element(&kb, rv, &nest, flat, v, lanes);
 		l_for(m, in, F_VECTOR, v, rv);
 	}
 	l_when(m, f.thread, x_lt(m, x_muli(m, unit, lanes), n), in, NULL);

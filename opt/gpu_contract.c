@@ -307,7 +307,8 @@ finish(Gemm *q, Region *r)
 	digits(m, &map, fast->n, fast->axes, fx);
 	digits(m, &map, slow->n, slow->axes, fy);
 	map_put(&map, q->c.reduce, l_load(m, sums, 2, (Node *[]){y, x}));
-	e = kb_emit(q->kb, w > 1 ? rv : in, subst(m, q->nest.body, &map, false));
+	e = by_vectors(m, subst(m, q->nest.body, &map, false), v, w);
+	e = kb_emit(q->kb, w > 1 ? rv : in, e);
 	for (d = 0; d < rank_of(q->nest.out); d++)
 		idx[d] = subst(m, q->nest.out_idx[d], &map, false);
 	map_free(&map);

@@ -130,6 +130,8 @@ Node *gpu_shared(KB *, Frame *, const char *name, DType, int n, Node *const *ext
 bool divisible(const Node *e, int w);                     /* whatever its axes and symbols are? */
 /* Are elements at addr consecutive along the axis, w of them always aligned and within its extent? */
 bool in_vectors(Module *, Node *addr, Node *axis, int w);
+/* e with comparisons that come out alike for w aligned lanes of the axis, [0, w), made at the first. */
+Node *by_vectors(Module *, Node *e, Node *axis, int w);
 int vector_of(int bytes);                                 /* elements of that size that travel together: 8 or 16 bytes */
 Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);

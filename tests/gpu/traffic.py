@@ -36,6 +36,8 @@ CASES = {
     "softmax": (h.make_node("Softmax", ["x"], ["y"]), {"x": normal(64, 1024)}, {}, 64 * 1024 * 4),
     "layernorm": (h.make_node("LayerNormalization", ["x", "s", "b"], ["y"]), {"x": normal(64, 1024)},
                   {"s": normal(1024), "b": normal(1024)}, (64 + 2 * 64) * 1024 * 4),
+    "concat": (h.make_node("Concat", ["a", "b"], ["y"], axis=-1),
+               {"a": normal(128, 64), "b": normal(128, 24)}, {}, 128 * 88 * 4),
 }
 
 
