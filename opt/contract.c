@@ -18,6 +18,8 @@
 #include <string.h>
 #include "sched.h"
 
+enum { MAX_ROWS = 14, MIN_ROWS = 8 };   /* of a tile */
+
 /* The read in a factor, under casts; on a GPU also under a guard with a constant beside it (padding). */
 static Node *
 factor_read(Node *e, bool guards)
@@ -74,7 +76,7 @@ tile_for(Sched *s, DType d, int64_t n, int64_t m, int *nr, int *mr)
 		rows = (regs - v - 1) / v;
 		if (rows < 2)
 			continue;
-		rows = rows > 14 ? 14 : rows;
+		rows = rows > MAX_ROWS ? MAX_ROWS : rows;
 		score = (double)n / (double)((n + v * lanes - 1) / (v * lanes) * (v * lanes));
 		score *= (double)(rows * v) / (double)(rows + v);   /* multiply-adds a load */
 		if (v * rows < 8)
@@ -85,14 +87,23 @@ tile_for(Sched *s, DType d, int64_t n, int64_t m, int *nr, int *mr)
 		}
 	}
 	rows = (regs - best_v - 1) / best_v;
-	if (rows > 14)
-		rows = 14;
+	if (rows > MAX_ROWS)
+		rows = MAX_ROWS;
 	if (m > 0) {                             /* equal parts */
 		int64_t parts = (m + rows - 1) / rows;
 		rows = (int)((m + parts - 1) / parts);
 	}
 	*nr = best_v * lanes;
 	*mr = rows;
+}
+
+/* Is the axis, up to an offset, the last index of the read? */
+static bool
+runs_along(Module *m, Node *read, Node *axis)
+{
+	Node *c, *rest, *last = read->in[read->nin - 1];
+
+	return read->nin > 1 && (last == axis || (linear_in(m, last, axis, &c, &rest) && is_intv(c, 1)));
 }
 
 static bool
@@ -107,7 +118,7 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 	c->b = factor_read(eb, s->gpu);
 	for (i = 0; i < na; i++)                 /* n: plain in b, longest */
 		for (k = 1; k < c->b->nin; k++)
-			if (c->b->in[k] == fa[i] && (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
+			if ((c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i])) && (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
 				best = fa[i];
 	c->n = best;
 	return best != NULL;
@@ -115,7 +126,7 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 
 /* How well is the orientation: a constant b, contiguous along n, many columns. */
 static double
-merit(Contraction *c)
+merit(Module *m, Contraction *c)
 {
 	double v = (double)const_or(c->n->in[0], 64);
 
@@ -123,8 +134,8 @@ merit(Contraction *c)
 		v = 64;
 	if (definition(c->b->in[0])->code == O_CONST)
 		v += 200;
-	if (c->b->in[c->b->nin - 1] == c->n)
-		v += 50;
+	if (runs_along(m, c->b, c->n))
+		v += 100;
 	return v;
 }
 
@@ -169,7 +180,7 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 	ok[1] = orient(s, t, &c[1], mul->in[1], mul->in[0]);
 	if (!ok[0] && !ok[1])
 		return false;
-	i = !ok[0] || (ok[1] && merit(&c[1]) > merit(&c[0]));
+	i = !ok[0] || (ok[1] && merit(s->m, &c[1]) > merit(s->m, &c[0]));
 	*out = c[i];
 	out->reduce = red;
 	for (k = 0; k + 1 < red->nin; k++) {     /* insertion by how a walks them */
@@ -250,7 +261,7 @@ is_padded(const Tile *t)
 	return definition((Node *)b)->code == O_CONST && st->block > 0 && st->block % (t->vecs * t->lanes) == 0;
 }
 
-/* acc[i][j][v] += a(row i) * b(column j, v) */
+/* acc[i][j][v] += a(row i) * b(column j, v). Row by row: the few vectors of b stay in registers, and one value of a. */
 static void
 step(Tile *t, Region *r, Node *ea, Node *eb)
 {
@@ -261,18 +272,17 @@ step(Tile *t, Region *r, Node *ea, Node *eb)
 
 	if (t->mask && !is_padded(t))
 		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
+	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, row_at(t, i), NULL)));
 	t->kb->in_vector = t->lanes;
-	in[1] = l_let(m, rv, kb_emit(t->kb, rv, b));
-	a = at(t, ea, row_at(t, i), NULL);
-	in[0] = kb_emit(t->kb, ri, a);
+	in[1] = kb_emit(t->kb, rv, b);
 	in[2] = l_load(m, t->acc, 3, idx);
 	a = dt_float(in[0]->type->dtype) ? x_op(m, O_MULADD, 3, in, in[0]->type->dtype)
 		: x_add(m, in[2], x_mul(m, in[0], in[1]));
-	l_store(m, ri, t->acc, 3, idx, a);
+	l_store(m, rv, t->acc, 3, idx, a);
 	t->kb->in_vector = 0;
-	l_for(m, rv, F_UNROLL, i, ri);
 	l_for(m, rj, F_VECTOR, v, rv);
-	l_for(m, r, F_UNROLL, j, rj);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
 }
 
 static void
@@ -335,8 +345,8 @@ columns(Tile *t, Region *r)
 	Node *n = t->c->n->in[0], *end = x_addi(m, t->n0, t->vecs * t->lanes), *full = x_le(m, end, n);
 	Region *a, *b;
 
-	if (is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || is_intv(full, 1)) {
-		t->mask = false;
+	if (is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || full->code == O_NUM) {
+		t->mask = is_intv(full, 0);
 		tile(t, r);
 		return;
 	}
@@ -381,11 +391,91 @@ rows(Tile *t, Region *r, Node *mt, Node *extent)
 	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
 }
 
+static bool
+is_row(const Contraction *c, const Node *axis)
+{
+	return axis != c->n && contains(c->ea, axis) && !contains(c->eb, axis);
+}
+
+/*
+ * Rows too short to fill tiles join their neighbours, though the result may not lie so (in a halo) and its
+ * address then takes a division for each row of a tile.
+ */
+static bool
+join_rows(KB *kb, Nest *nest, Contraction *c)
+{
+	int64_t v, parts;
+	int k;
+
+	for (k = nest->n - 2; k >= 0; k--) {
+		if (!is_row(c, nest->axis[k]) || !is_row(c, nest->axis[k + 1]))
+			continue;
+		if (is_int(nest->axis[k + 1]->in[0], &v) && (parts = (v + MAX_ROWS - 1) / MAX_ROWS) > 0 && v / parts >= MIN_ROWS)
+			continue;
+		if (merge_rows(kb, nest, k, c->reduce))
+			return true;
+	}
+	return false;
+}
+
+/* What the extent is likely to be: the first dimension of an input is a batch, often of 1. */
+static int64_t
+likely(Module *m, Node *extent)
+{
+	Node **list;
+	SymDef *d;
+	int64_t v = 1;
+	int i, k, n;
+
+	if (extent->code == O_NUM)
+		return extent->num.i;
+	list = topo_scalar(extent, &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_SYM)
+			continue;
+		for (k = 0; k < m->symdefs.n && ((SymDef *)m->symdefs.at[k])->sym != list[i]; k++)
+			;
+		d = k < m->symdefs.n ? m->symdefs.at[k] : NULL;
+		v = !d || d->axis > 0 ? 64 : v;
+	}
+	free(list);
+	return v;
+}
+
+/* The rows: the fastest axis that only a reads, unless another fills tiles better. NULL: there is none. */
+static Node *
+row_axis(Module *m, const Nest *nest, const Contraction *c)
+{
+	Node *best = NULL;
+	int i;
+
+	for (i = nest->n; i-- > 0;)
+		if (is_row(c, nest->axis[i]) && (!best || (likely(m, best->in[0]) < MIN_ROWS
+			&& likely(m, nest->axis[i]->in[0]) > likely(m, best->in[0]))))
+			best = nest->axis[i];
+	return best;
+}
+
+/* The contraction over axes merged as far as possible. */
+static bool
+contraction_nest(KB *kb, Node *t, Nest *nest, Contraction *c)
+{
+	Node *v;
+
+	*nest = nest_of(kb, t);
+	do {
+		v = t_tensor(kb->m, nest->n, nest->axis, nest->body);
+		if (v->code != O_TENSOR || !contraction_of(kb->s, v, c))
+			return false;
+	} while (join_rows(kb, nest, c));
+	return true;
+}
+
 Kernel *
 contract_cpu(Sched *s, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0], *v, *p, *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2], *digit[MAX_RANK + 2], *mt = NULL;
+	Node *t = g->members[0], *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2], *digit[MAX_RANK + 2], *mt = NULL;
 	Module *m = s->m;
 	KB kb = kb_new(s, g->loc);
 	Tile tl = {0};
@@ -396,18 +486,11 @@ contract_cpu(Sched *s, Group *g)
 	int i, d, nouter = 0, n = 0;
 	double flops = 2;
 
-	if (!contraction_of(s, t, &c))
-		return NULL;
-	nest = nest_of(&kb, t);
-	v = t_tensor(m, nest.n, nest.axis, nest.body);   /* neighbours merged: the same product, fewer axes */
-	if (v->code != O_TENSOR || !contraction_of(s, v, &c))
+	if (!contraction_of(s, t, &c) || !contraction_nest(&kb, t, &nest, &c))
 		return NULL;
 	tl = (Tile){.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};
 	tl.vecs = c.nr / tl.lanes;
-	/* the row axis: the fastest of those that only a reads */
-	for (i = nest.n; i-- > 0;)
-		if (!tl.m && nest.axis[i] != c.n && contains(c.ea, nest.axis[i]) && !contains(c.eb, nest.axis[i]))
-			tl.m = nest.axis[i];
+	tl.m = row_axis(m, &nest, &c);
 	for (i = 0; i < nest.n; i++)
 		if (nest.axis[i] != c.n && nest.axis[i] != tl.m)
 			outer[nouter++] = nest.axis[i];
@@ -422,9 +505,9 @@ contract_cpu(Sched *s, Group *g)
 	}
 	for (i = 0; i < n; i++)
 		units = x_mul(m, units, ext[i]);
-	p = rest = x_axis(m, units);
+	rest = kb_units(&kb, g, in, units);
 	for (i = n; i-- > 0;) {
-		digit[i] = l_let(m, in, i ? x_mod(m, rest, ext[i]) : rest);
+		digit[i] = is_intv(ext[i], 1) ? x_idx(m, 0) : l_let(m, in, i ? x_mod(m, rest, ext[i]) : rest);
 		rest = x_fdiv(m, rest, ext[i]);
 	}
 	tl.n0 = x_muli(m, digit[0], c.nr);
@@ -443,8 +526,6 @@ contract_cpu(Sched *s, Group *g)
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 128);
 	kb.k->flops = flops * c.mr * c.nr / 8;
-	kb.k->grid[0] = units;
-	kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
-	l_for(m, body, F_PARALLEL, p, in);
+	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]", c.mr, c.nr));
 }

@@ -54,16 +54,14 @@ in_blocks(KB *kb, const Node *read, const Node *axis)
 	return st->block && contains(read->in[1 + st->order[rank_of(read->in[0]) - 1]], axis);
 }
 
+/* Do all reads of the body walk axes k and k + 1 as one? */
 static bool
-mergeable(KB *kb, Nest *nest, int k)
+reads_merge(KB *kb, Nest *nest, int k)
 {
 	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], **list;
 	int i, j, n;
-	bool ok;
+	bool ok = true;
 
-	if (outside_reads(nest->body, outer) || outside_reads(nest->body, inner))
-		return false;
-	ok = walks_as_one(kb->m, kb_address(kb, nest->out, nest->out_idx), outer, inner);
 	list = topo_scalar(nest->body, &n);
 	for (i = 0; i < n && ok; i++)
 		if (list[i]->code == O_READ) {
@@ -77,6 +75,27 @@ mergeable(KB *kb, Nest *nest, int k)
 					&& !contains(list[i]->in[j]->in[0], inner));
 	free(list);
 	return ok;
+}
+
+static bool
+mergeable(KB *kb, Nest *nest, int k)
+{
+	Node *outer = nest->axis[k], *inner = nest->axis[k + 1];
+
+	return !outside_reads(nest->body, outer) && !outside_reads(nest->body, inner)
+		&& walks_as_one(kb->m, kb_address(kb, nest->out, nest->out_idx), outer, inner)
+		&& reads_merge(kb, nest, k);
+}
+
+static void
+drop_axis(Nest *nest, int k, Node *merged)
+{
+	int i;
+
+	nest->axis[k] = merged;
+	for (i = k + 1; i + 1 < nest->n; i++)
+		nest->axis[i] = nest->axis[i + 1];
+	nest->n--;
 }
 
 static void
@@ -93,10 +112,61 @@ merge(KB *kb, Nest *nest, int k)
 	for (i = 0; i < rank_of(nest->out); i++)
 		nest->out_idx[i] = subst(m, nest->out_idx[i], &map, false);
 	map_free(&map);
-	nest->axis[k] = f;
-	for (i = k + 1; i + 1 < nest->n; i++)
-		nest->axis[i] = nest->axis[i + 1];
-	nest->n--;
+	drop_axis(nest, k, f);
+}
+
+/* A read in terms of the merged axis f: its own digits, unless the address walks both axes as one. */
+static Node *
+read_merged(KB *kb, Node *read, Node *outer, Node *inner, Node *f)
+{
+	Module *m = kb->m;
+	Map map = {0};
+	bool one = !in_blocks(kb, read, outer) && !in_blocks(kb, read, inner)
+		&& walks_as_one(m, kb_address(kb, read->in[0], read->in + 1), outer, inner);
+	int j;
+
+	for (j = 1; j < read->nin; j++)
+		one &= !is_intv(dim_of(read->in[0], j - 1), 1) || !contains(read->in[j], inner);
+	map_put(&map, outer, one ? x_idx(m, 0) : x_fdiv(m, f, inner->in[0]));
+	map_put(&map, inner, one ? f : x_mod(m, f, inner->in[0]));
+	read = subst(m, read, &map, false);
+	map_free(&map);
+	return read;
+}
+
+/* Do all reads in e walk the axes as one, and nothing else depend on them? */
+static bool
+merges_within(KB *kb, Node *e, Node *outer, Node *inner)
+{
+	Nest part = {.n = 2, .axis = {outer, inner}, .body = e};
+
+	return !outside_reads(e, outer) && !outside_reads(e, inner) && reads_merge(kb, &part, 0);
+}
+
+bool
+merge_rows(KB *kb, Nest *nest, int k, Node *core)
+{
+	Module *m = kb->m;
+	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], *f, **list;
+	Map map = {0};
+	int i, n;
+
+	if (!merges_within(kb, core, outer, inner))
+		return false;
+	f = x_axis(m, x_mul(m, outer->in[0], inner->in[0]));
+	list = topo_scalar(nest->body, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ)
+			map_put(&map, list[i], read_merged(kb, list[i], outer, inner, f));
+	free(list);
+	map_put(&map, outer, x_fdiv(m, f, inner->in[0]));
+	map_put(&map, inner, x_mod(m, f, inner->in[0]));
+	nest->body = subst(m, nest->body, &map, false);
+	for (i = 0; i < rank_of(nest->out); i++)
+		nest->out_idx[i] = subst(m, nest->out_idx[i], &map, false);
+	map_free(&map);
+	drop_axis(nest, k, f);
+	return true;
 }
 
 /* Axes of extent 1 vanish, the others stand in the order of the result's storage and merge. */
@@ -202,14 +272,14 @@ element_cost(Node *body)
 	return body_cost(body, &loop) * loop_trips(body) / 4 + 0.25;
 }
 
-/* Does a reduction of the body read along a contiguous axis while the last axis does not? */
-bool
-wants_rows(KB *kb, Nest *nest)
+/* Does a reduction of the body read along a contiguous axis while `last` is none? */
+static bool
+reduces_along(KB *kb, Node *body, Node *last)
 {
-	Node **list, *last = nest->n ? nest->axis[nest->n - 1] : NULL, *red, *c;
+	Node **list, *red, *c;
 	int i, n, rows = 0, cols = 0;
 
-	list = topo_scalar(nest->body, &n);
+	list = topo_scalar(body, &n);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_REDUCE) {
 			red = list[i]->in[list[i]->nin - 2];
@@ -224,6 +294,12 @@ wants_rows(KB *kb, Nest *nest)
 		}
 	free(list);
 	return rows > cols;
+}
+
+bool
+wants_rows(KB *kb, Nest *nest)
+{
+	return reduces_along(kb, nest->body, nest->n ? nest->axis[nest->n - 1] : NULL);
 }
 
 bool
@@ -259,7 +335,7 @@ schedule_map(Sched *s, Group *g)
 
 	if (nest.n == 0 || rows) {
 		ext = axes_product(m, nest.n, nest.axis);
-		p = x_axis(m, ext);
+		p = kb_units(&kb, g, in, ext);
 		decode(&kb, &nest, nest.n, p);
 		map_body(&kb, in, NULL, &c);
 		kb.k->flops = cost;
@@ -271,7 +347,7 @@ schedule_map(Sched *s, Group *g)
 		if (!is_int(inner, &e) || e > 2 * BLOCK) {     /* long rows: blocks of them */
 			Node *nb = x_ceildiv(m, inner, x_idx(m, BLOCK)), *blk, *base, *len;
 			total = x_mul(m, ext, nb);
-			p = x_axis(m, total);
+			p = kb_units(&kb, g, in, total);
 			blk = nest.n ? x_mod(m, p, nb) : p;
 			decode(&kb, &nest, nest.n, nest.n ? x_fdiv(m, p, nb) : p);
 			base = l_let(m, in, x_muli(m, blk, BLOCK));
@@ -283,11 +359,10 @@ schedule_map(Sched *s, Group *g)
 			for (int d = 0; d < rank_of(nest.out); d++)
 				nest.out_idx[d] = subst1(m, nest.out_idx[d], axis, x_add(m, axis, base));
 			vector_loop(&kb, in, len, w, map_body, &c);
-			ext = total;
 			units = BLOCK;
 			kb.k->cost = x_muli(m, x_min(m, x_idx(m, BLOCK), inner), (int64_t)ceil(cost));
 		} else {
-			p = x_axis(m, ext);
+			p = kb_units(&kb, g, in, ext);
 			decode(&kb, &nest, nest.n, p);
 			c.axis = axis;
 			vector_loop(&kb, in, inner, w, map_body, &c);
@@ -295,9 +370,7 @@ schedule_map(Sched *s, Group *g)
 		}
 		kb.k->flops = cost * units;
 	}
-	kb.k->grid[0] = ext;
-	kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
-	l_for(m, body, F_PARALLEL, p, in);
+	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body, arena_printf(m->arena, "class=%s, lanes=%d", rows ? "row" : "map", w));
 }
 
@@ -309,10 +382,11 @@ static void
 row_body(KB *kb, Region *r, Node *i, void *ctx)
 {
 	RowCtx *c = ctx;
-	Node *idx[MAX_RANK], *v = kb_emit(kb, r, subst1(kb->m, c->body, c->axis, i));
+	Node *idx[MAX_RANK], *v = kb_emit(kb, r, c->axis ? subst1(kb->m, c->body, c->axis, i) : c->body);
 
 	memcpy(idx, c->idx, sizeof *idx * (size_t)rank_of(c->t));
-	idx[c->last] = i;
+	if (c->axis)
+		idx[c->last] = i;
 	if (c->local && c->local->buffer)
 		l_store(kb->m, r, c->local->buffer, rank_of(c->t) - c->local->skip, idx + c->local->skip,
 			legalize(kb->m, to_storage(kb->m, v)));
@@ -329,7 +403,7 @@ row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, in
 	Node *idx[MAX_RANK], *body, *v, *axis;
 	Local *l = NULL;
 	int64_t size = dtypes[storage_type(dtype_of(t))].bits / 8, e;
-	int i, last = rank_of(t) - 1, w;
+	int dims[MAX_RANK], i, d, n = 0, last, w;
 	Region *in = r, *q;
 	RowCtx c;
 	bool fixed = true;
@@ -360,22 +434,31 @@ row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, in
 			t->type->dims + nouter));
 		*stack += (size + 63) / 64 * 64;
 	}
-	for (i = nouter; i < last; i++) {
-		if (is_intv(dim_of(t, i), 1)) {
-			idx[i] = x_idx(m, 0);
-			body = subst1(m, body, t->in[i], idx[i]);
+	for (i = 0; i < rank_of(t); i++) {       /* inner axes in the order of memory, what has no extent left out */
+		d = l ? i : storage_of(kb->s, t)->order[i];
+		if (d < nouter)
 			continue;
-		}
-		axis = x_axis(m, dim_of(t, i));
-		body = subst1(m, body, t->in[i], axis);
-		idx[i] = axis;
+		if (is_intv(dim_of(t, d), 1)) {
+			idx[d] = x_idx(m, 0);
+			body = subst1(m, body, t->in[d], idx[d]);
+		} else
+			dims[n++] = d;
+	}
+	for (i = 0; i + 1 < n; i++) {
+		axis = x_axis(m, dim_of(t, dims[i]));
+		body = subst1(m, body, t->in[dims[i]], axis);
+		idx[dims[i]] = axis;
 		q = region_new(m, NULL);
 		l_for(m, in, F_SERIAL, axis, q);
 		in = q;
 	}
 	w = has_code(body, O_ITER, O_ITER) ? 1 : lanes_of(kb->s, widest_type(body));
-	c = (RowCtx){.t = t, .body = body, .idx = idx, .axis = t->in[last], .last = last, .local = l, .global = !l};
-	vector_loop(kb, in, dim_of(t, last), w, row_body, &c);
+	last = n ? dims[n - 1] : 0;
+	c = (RowCtx){.t = t, .body = body, .idx = idx, .axis = n ? t->in[last] : NULL, .last = last, .local = l, .global = !l};
+	if (!n)
+		row_body(kb, in, NULL, &c);
+	else
+		vector_loop(kb, in, dim_of(t, last), reduces_along(kb, body, t->in[last]) ? 1 : w, row_body, &c);
 	if (l)
 		map_put(&kb->local, t, l);
 }
@@ -386,14 +469,14 @@ schedule_rows(Sched *s, Group *g)
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
-	Node *shared[MAX_RANK], *p, *rest, *ext, *n = x_idx(m, 1), *size;
+	Node *shared[MAX_RANK], *rest, *ext, *n = x_idx(m, 1), *size;
 	int64_t stack = 0;
 	int i, k;
 	double cost = 0, units;
 
 	for (i = 0; i < g->nouter; i++)
 		n = x_mul(m, n, dim_of(g->members[0], i));
-	p = rest = x_axis(m, n);
+	rest = kb_units(&kb, g, in, n);
 	for (i = g->nouter; i-- > 0;) {
 		ext = dim_of(g->members[0], i);
 		shared[i] = l_let(m, in, i ? x_mod(m, rest, ext) : rest);
@@ -412,10 +495,8 @@ schedule_rows(Sched *s, Group *g)
 		cost += units * element_cost(g->members[k]->in[g->members[k]->nin - 1]);
 	}
 	kb.k->flops = cost;
-	kb.k->grid[0] = n;
-	kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
 	kb.k->scratch = stack ? x_idx(m, stack) : NULL;
-	l_for(m, body, F_PARALLEL, p, in);
+	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body, arena_printf(m->arena, "class=row, members=%d, outer=%d", g->n, g->nouter));
 }
 

@@ -51,6 +51,13 @@ is_window(Node *t)
 	return yes;
 }
 
+/* Does the tensor have a schedule of its own, or may it need no kernel (a padding)? */
+static bool
+stands_alone(const Sched *s, Node *t)
+{
+	return holds_product(s->mach, t, NULL) || is_window(t) || (!s->gpu && is_padding(s->m, t, NULL));
+}
+
 static int64_t
 size_from(const Node *t, int from)
 {
@@ -218,7 +225,7 @@ place(Grouper *q, Node *t)
 	Group *g, *best = NULL;
 	int i, n, k, bestk = 0;
 
-	if (t->code != O_TENSOR || holds_product(q->s->mach, t, NULL) || is_window(t)) {
+	if (t->code != O_TENSOR || stands_alone(q->s, t)) {
 		new_group(q, t);
 		return;
 	}
@@ -226,7 +233,7 @@ place(Grouper *q, Node *t)
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
 			continue;
-		if (g->members[0]->code != O_TENSOR || holds_product(q->s->mach, g->members[0], NULL) || is_window(g->members[0]))
+		if (g->members[0]->code != O_TENSOR || stands_alone(q->s, g->members[0]))
 			continue;
 		if (fits(q, g, t, &k) && k > bestk && !around(q, g, t)) {
 			best = g;

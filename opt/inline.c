@@ -258,6 +258,30 @@ stays_affine(Module *m, Node *p, Use *u)
 	return ok;
 }
 
+/*
+ * Does a CPU's loop over windows want its padding in memory? Then it needs no guard, and the padding costs
+ * nothing where the kernel that computes what is padded writes it around its result (layout.c).
+ */
+static bool
+wants_padding(const Module *m, Node *p, const Use *u)
+{
+	return !machine_gpu(m->machine) && u->reduced && !u->once && is_padding((Module *)m, p, NULL);
+}
+
+/* Is the read that of a padding which is kept? Nothing more is written into it. */
+static bool
+fills_padding(Inliner *f, const Use *u)
+{
+	Use *v;
+
+	if (u->user->code != O_TENSOR || !u->guarded || machine_gpu(f->m->machine))
+		return false;
+	for (v = info_of(f, u->user)->uses; v; v = v->next)
+		if (wants_padding(f->m, u->user, v))
+			return true;
+	return false;
+}
+
 /* Is the read an operand of a sum of products with reuse? Those want plain addresses. */
 static bool
 feeds_product(Module *m, Use *u)
@@ -300,6 +324,9 @@ decide(Inliner *f, Node *old, Node *p)
 	cost = body_cost(body, &loop);
 	for (u = x->uses; u; u = u->next)
 		once &= u->once && map_get(&f->home, u->user) == map_get(&f->home, old);
+	for (u = x->uses; u; u = u->next)
+		if (fills_padding(f, u) || wants_padding(f->m, p, u))
+			return false;
 	if (body->size > MAX_BODY && x->nuses > 1)
 		return false;
 	if (loop) {                              /* one loop an epilogue: two products would share no schedule */

@@ -5,11 +5,12 @@
  * vector axis), and its first operand contiguous along an axis that it sums over plainly. A window
  * (depthwise convolution, pooling) wants the axis that indexes operand and result alike and is not
  * summed over. Tensors that kernels of the other classes read and write element for element vote
- * together. Inputs, outputs and what regions pass are row-major. A constant follows its reader.
+ * together, and so do a tensor and its padding, which become one memory. Inputs, outputs and what
+ * regions pass are row-major. A constant follows its reader.
  *
  * pass_layout writes what it decides on tensors and constants: attribute `order` lists the dimensions,
  * the contiguous one last, and `block` cuts that one of a constant into blocks (sched.h, Storage).
- * Without them a value is row-major. What is written already stays.
+ * Without them a value is row-major. `halo` and `part` are halo.c's. What is written already stays.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,17 @@ contraction_votes(Layout *l, Group *g)
 		vote(l, c.b->in[0], d, flops);
 }
 
+static bool
+is_windowed(const Node *read)
+{
+	int k;
+
+	for (k = 1; read->code == O_READ && k < read->nin; k++)
+		if (read->in[k]->code == O_ADD && read->in[k]->type->dtype == DT_INDEX)
+			return true;
+	return false;
+}
+
 /* An axis that indexes every windowed read of a reduction plainly: the lanes. */
 static void
 window_votes(Layout *l, Group *g)
@@ -154,21 +166,17 @@ window_votes(Layout *l, Group *g)
 	Node *t = g->members[0], **list, *axis;
 	int i, k, d, n, e;
 	double flops = 1;
-	bool windowed = false;
 
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i + 1 < t->nin; i++)
 		flops *= (double)const_or(t->in[i]->in[0], 16);
-	for (i = 0; i < n; i++)
-		for (k = 1; list[i]->code == O_READ && k < list[i]->nin; k++)
-			windowed |= list[i]->in[k]->code == O_ADD && list[i]->in[k]->type->dtype == DT_INDEX;
-	for (k = t->nin - 2; windowed && k >= 0; k--) {
+	for (k = t->nin - 2; k >= 0; k--) {
 		axis = t->in[k];
 		if (is_intv(axis->in[0], 1))
 			continue;
 		for (i = 0, e = 0; i < n; i++)
-			if (list[i]->code == O_READ && contains(list[i], axis) && rank_of(list[i]->in[0]) == rank_of(t))
-				e |= plain_dim(list[i], axis) == k ? 1 : 2;
+			if (is_windowed(list[i]))
+				e |= plain_dim(list[i], axis) >= 0 ? 1 : 2;
 		if (e != 1)
 			continue;
 		vote(l, t, k, flops);
@@ -198,6 +206,8 @@ join_equals(Layout *l, Node *t)
 			join(l, t, r->in[0]);
 	}
 	free(list);
+	if (!l->s->gpu && padded_by(l->s->m, t))
+		join(l, t, padded_by(l->s->m, t));
 }
 
 static void
@@ -315,6 +325,70 @@ store_as_copied(Layout *l, Group *g)
 		storage_set_order(l->s, st, saved);
 }
 
+/* Do the shared outer axes lie outermost in the memory of each member? */
+static bool
+rows_lie_apart(Layout *l, const Group *g)
+{
+	const Storage *st;
+	int i, k;
+
+	for (k = 0; k < g->n; k++) {
+		st = storage_of(l->s, g->members[k]);
+		for (i = 0; i < g->nouter; i++)
+			if (st->order[i] >= g->nouter)
+				return false;
+	}
+	return true;
+}
+
+/* Groups whose rows do not lie apart become kernels of a member each, which walk memory in its order. */
+static Vec
+split_groups(Layout *l, Vec groups)
+{
+	Module *m = l->s->m;
+	Vec out = {0};
+	Group *g, *one;
+	int i, k;
+
+	for (i = 0; i < groups.n; i++) {
+		g = groups.at[i];
+		if (g->n == 1 || l->s->gpu || rows_lie_apart(l, g)) {
+			vec_push(m, &out, g);
+			continue;
+		}
+		for (k = 0; k < g->n; k++) {
+			storage_of(l->s, g->members[k]);
+			map_put(&l->s->alone, g->members[k], g);
+			one = NEW(m, Group);
+			*one = (Group){.n = 1, .nouter = rank_of(g->members[k]), .members = g->members + k,
+				.local = NEW(m, bool), .home = g->home, .loc = g->members[k]->loc};
+			vec_push(m, &out, one);
+		}
+	}
+	return out;
+}
+
+/*
+ * What is padded is stored with the padding around it, so that no kernel copies it. Not on a GPU, whose
+ * kernels guard their reads as they stage them.
+ */
+static void
+make_halos(Layout *l, Vec groups)
+{
+	Group *g;
+	Node *p, *t;
+	int i, k;
+
+	for (k = 0; k < 2 && !l->s->gpu; k++)
+		for (i = 0; i < groups.n; i++) {
+			g = groups.at[i];
+			p = g->members[0];
+			if (g->n > 1 || find(voter(l, p))->fixed || !(t = padded_by(l->s->m, p)) || find(voter(l, t))->fixed)
+				continue;
+			(k ? halo_share : halo_widen)(l->s, p);
+		}
+}
+
 static void
 choose_layouts(Sched *s, Vec groups)
 {
@@ -338,6 +412,7 @@ choose_layouts(Sched *s, Vec groups)
 	}
 	for (i = 0; i < l.all.n; i++)
 		choose(&l, l.all.at[i]);
+	groups = split_groups(&l, groups);
 	for (i = 0; i < groups.n; i++) {
 		Contraction c;
 		g = groups.at[i];
@@ -354,6 +429,7 @@ choose_layouts(Sched *s, Vec groups)
 		if (g->members[0]->code == O_TENSOR)
 			store_as_copied(&l, g);
 	}
+	make_halos(&l, groups);
 	map_free(&l.voters);
 }
 
@@ -374,33 +450,57 @@ check_layouts(Sched *s)
 	fix_borders(&l);
 	for (i = 0; i < l.all.n; i++) {
 		Voter *v = l.all.at[i];
-		if (v->fixed && v->t->code != O_CONST && attr_find(v->t->attrs, "order"))
-			diag_error(s->m->diag, X_INVALID, v->t->loc, "what leaves the kernels must be row-major");
+		if (v->fixed && v->t->code != O_CONST && (attr_find(v->t->attrs, "order") || attr_find(v->t->attrs, "halo")))
+			diag_error(s->m->diag, X_INVALID, v->t->loc, "what leaves the kernels must be row-major, without a halo");
+		if (attr_find(v->t->attrs, "part"))
+			halo_check(s, v->t);
 	}
 	free(list);
 	map_free(&l.voters);
 }
 
+/* The attributes without those that put the tensor into a larger kernel. */
 static const Attr *
-described(Module *m, const Storage *st)
+without_kernel(Module *m, const Attr *list)
 {
+	const Attr *out = NULL;
+
+	for (; list; list = list->next)
+		if (strcmp(list->name, "kernel") && strcmp(list->name, "outer"))
+			out = attrs_add(m, out, *list);
+	return out;
+}
+
+/* t's attributes with all that was chosen. */
+static const Attr *
+described(Sched *s, const Storage *st)
+{
+	Module *m = s->m;
 	const Node *t = st->tensor;
-	int64_t order[MAX_RANK];
+	int64_t order[MAX_RANK], halo[2 * MAX_RANK];
 	bool plain = !st->block;
-	const Attr *a = t->attrs;
+	const Attr *a = map_get(&s->alone, t) ? without_kernel(m, t->attrs) : t->attrs;
 	int i;
 
 	for (i = 0; i < rank_of(t); i++) {
 		order[i] = st->order[i];
 		plain &= order[i] == i;
 	}
-	if (plain)
-		return NULL;
-	a = attrs_add(m, a, (Attr){.name = "order", .kind = A_INTS, .n = rank_of(t), .is = order});
-	return st->block ? attrs_add(m, a, (Attr){.name = "block", .kind = A_INT, .i = st->block}) : a;
+	if (!plain)
+		a = attrs_add(m, a, (Attr){.name = "order", .kind = A_INTS, .n = rank_of(t), .is = order});
+	if (st->block)
+		a = attrs_add(m, a, (Attr){.name = "block", .kind = A_INT, .i = st->block});
+	if (st->of)
+		return attrs_add(m, a, (Attr){.name = "part", .kind = A_INT, .i = 1});
+	for (i = 0; st->halo && i < rank_of(t); i++) {
+		halo[2 * i] = const_or(st->before[i], 0);
+		halo[2 * i + 1] = const_or(st->after[i], 0);
+	}
+	return st->halo ? attrs_add(m, a, (Attr){.name = "halo", .kind = A_INTS, .n = 2 * rank_of(t), .is = halo}) : a;
 }
 
-/* Needs the tensor level with its sizes named; leaves attributes on what is not row-major. */
+/* Needs the tensor level with its sizes named; leaves attributes on what is not row-major, and dissolves
+ * kernels whose rows do not lie apart. */
 bool
 pass_layout(Module *m)
 {
@@ -415,8 +515,8 @@ pass_layout(Module *m)
 	if (m->diag->errors == 0)
 		choose_layouts(&s, groups);
 	for (i = 0; i < s.storage.cap; i++)
-		if (s.storage.key[i] && (a = described(m, s.storage.val[i])))
-			map_put(&attrs, s.storage.key[i], (void *)a);
+		if (s.storage.key[i] && (a = described(&s, s.storage.val[i])) != s.storage.key[i]->attrs)
+			map_put(&attrs, s.storage.key[i], (void *)(a ? a : &no_attrs));
 	annotate(m, &attrs);
 	map_free(&attrs);
 	sched_close(&s);

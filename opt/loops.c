@@ -52,9 +52,18 @@ sched_close(Sched *s)
 	map_free(&s->storage);
 	map_free(&s->home);
 	map_free(&s->sizereads);
+	map_free(&s->alone);
 }
 
 /* ---- storage ---------------------------------------------------------------------------------- */
+
+static Node *
+stored_extent(Sched *s, const Storage *st, int d)
+{
+	Node *n = dim_of(st->tensor, d);
+
+	return st->halo ? x_add(s->m, x_add(s->m, st->before[d], n), st->after[d]) : n;
+}
 
 void
 storage_set_order(Sched *s, Storage *st, const int *order)
@@ -71,7 +80,7 @@ storage_set_order(Sched *s, Storage *st, const int *order)
 			continue;
 		}
 		st->stride[order[i]] = n;
-		n = x_mul(s->m, n, dim_of(st->tensor, order[i]));
+		n = x_mul(s->m, n, stored_extent(s, st, order[i]));
 	}
 	st->panel = n;
 	if (st->block)
@@ -126,6 +135,7 @@ storage_of(Sched *s, Node *t)
 	st->id = -1;
 	st->block = stated_block(s, t);
 	stated_order(s, t, order);
+	stated_halo(s, st);
 	storage_set_order(s, st, order);
 	map_put(&s->storage, t, st);
 	return st;
@@ -174,9 +184,11 @@ kb_address(KB *kb, Node *t, Node *const *idx)
 	int i;
 
 	for (i = 0; i < rank_of(t); i++) {
-		if (is_intv(dim_of(t, i), 1))
+		if (is_intv(dim_of(t, i), 1) && !st->before[i])
 			continue;
-		e = x_cast(kb->m, DT_INDEX, idx[i]);
+		e = is_intv(dim_of(t, i), 1) ? x_idx(kb->m, 0) : x_cast(kb->m, DT_INDEX, idx[i]);
+		if (st->before[i])
+			e = x_add(kb->m, e, st->before[i]);
 		if (st->block && i == st->order[rank_of(t) - 1]) {
 			b = x_idx(kb->m, st->block);
 			a = x_add(kb->m, a, x_add(kb->m, x_mul(kb->m, x_fdiv(kb->m, e, b), st->panel), x_mod(kb->m, e, b)));

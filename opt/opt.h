@@ -24,8 +24,9 @@ Node *from_storage(Module *, DType, Node *stored);
  */
 void rewrite_module(Module *, bool defs, Node *(*fn)(Module *, Node *, Node **in, Map *done, void *), void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
-/* Gives each node that the map holds the attributes that it maps to. */
+/* Gives each node that the map holds the attributes that it maps to; &no_attrs stands for none. */
 void annotate(Module *, Map *attrs);
+extern const Attr no_attrs;
 
 /* ---- passes.c: the passes in order --------------------------------------------------------- */
 
@@ -55,6 +56,7 @@ bool run_passes(Module *, Level *level, const PassOptions *);
 bool pass_simplify(Module *);   /* graph -> graph: rewrite rules */
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
+bool pass_hoist(Module *);      /* tensor -> tensor: reductions out of axes they do not depend on */
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */
 bool pass_sizes(Module *);      /* tensor -> tensor: symbols for sizes that run-time data give */
 bool pass_group(Module *);      /* tensor -> tensor: says which tensors share a kernel */
@@ -81,6 +83,14 @@ extern const Rule rules[];     /* ended by a NULL name */
 /* ---- home.c -------------------------------------------------------------------------------- */
 
 void home_regions(Module *, Map *home);      /* node -> the Region that computes it */
+
+/* ---- halo.c -------------------------------------------------------------------------------- */
+
+/*
+ * Is t another tensor with a constant around it (parts of it may be cut off): select(the indices are within the
+ * other's extents, read other[axis - shift, ...], constant)? The shifts, if asked for: room for MAX_RANK.
+ */
+bool is_padding(Module *, const Node *t, Node **shift);
 
 /* ---- inline.c ------------------------------------------------------------------------------ */
 

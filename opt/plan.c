@@ -202,8 +202,8 @@ load_value(Planner *p, Region *out, Node *read)
 	args[1] = x_idx(p->m, dtypes[storage_type(dtype_of(t))].onnx);
 	args[2] = x_idx(p->m, 0);
 	for (k = 0; k < rank_of(t); k++)
-		args[2] = x_add(p->m, args[2], x_mul(p->m, host(p, out, x_cast(p->m, DT_INDEX, read->in[k + 1])),
-			host(p, out, st->stride[k])));
+		args[2] = x_add(p->m, args[2], x_mul(p->m, host(p, out, st->stride[k]), x_add(p->m,
+			host(p, out, x_cast(p->m, DT_INDEX, read->in[k + 1])), st->before[k] ? host(p, out, st->before[k]) : x_idx(p->m, 0))));
 	v = l_call(p->m, out, "load", 3, args);
 	if (dt_float(dtype_of(t))) {
 		diag_error(p->m->diag, X_UNSUPPORTED, t->loc, "a size depends on a floating-point value known only at run time");
@@ -459,6 +459,8 @@ same_memory(Planner *p, Node *t)
 	KB kb = kb_new(p->s, NULL);
 	Node *body = t->in[t->nin - 1], *a, *b;
 
+	if (storage_of(p->s, t)->of)
+		return storage_of(p->s, t)->of;
 	if (t->code != O_TENSOR || body->code != O_READ || output_index(p, t) >= 0 || storage_of(p->s, t)->id >= 0)
 		return NULL;
 	if (storage_of(p->s, body->in[0])->block || storage_of(p->s, t)->count != storage_of(p->s, body->in[0])->count)

@@ -98,12 +98,20 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 	return r;
 }
 
+const Attr no_attrs = {0};
+
 static Node *
 annotated(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
 	const Attr *a = map_get(ctx, n);
+	Node *r;
 
-	return a ? node_with(m, rebuild_node(m, n, in, done), a) : NULL;
+	if (!a)
+		return NULL;
+	r = node_with(m, rebuild_node(m, n, in, done), a == &no_attrs ? NULL : a);
+	if (!r->loc)
+		r->loc = n->loc;
+	return r;
 }
 
 void

@@ -18,6 +18,11 @@ typedef struct Storage {
 	                        * number being the slowest: [N/block][...][block]; constants only */
 	Node *panel;           /* elements of a block of columns */
 	Node *count;           /* elements in all, padding included */
+	bool halo;             /* elements around the tensor's own, which its kernel sets to fill (NULL: none reads them) */
+	Node *fill;
+	Node *before[MAX_RANK], *after[MAX_RANK];   /* of a halo, per dimension: constants */
+	Node *of;              /* the tensor whose elements and halo are this one's memory, or NULL; then before
+	                        * says where this one's begin */
 } Storage;
 
 /* Tensors computed by one kernel over shared outer axes: member 0 .. n-1 in order. The first
@@ -38,6 +43,7 @@ typedef struct Sched {
 	Plan *plan;
 	Vec bufs;              /* PlanBuf */
 	Map sizereads;         /* while sizes are named: read -> symbol */
+	Map alone;             /* while layouts are chosen: member of a kernel that is dissolved */
 	int nkernels;
 	bool gpu;
 	Node **shape;          /* per output: the tensor whose type it has, where it was packed; or NULL */
@@ -53,6 +59,8 @@ typedef struct KB {
 	Vec tensors;           /* the tensor of each */
 	Map buf;               /* tensor -> buffer node (global) */
 	Map local;             /* tensor -> Local */
+	Vec halos;             /* results that have one */
+	Node *units, *unit;    /* of the parallel loop: how many compute the results; its axis */
 	int in_vector;         /* lanes of the enclosing vector loop, 0: none */
 	bool gpu;
 } KB;
@@ -96,6 +104,18 @@ Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step o
 DType widest_type(Node *body);
 Node *accumulate(KB *, Comb, Node *acc, Node *v);          /* acc comb v, of the accumulator's type */
 
+/* ---- halo.c ------------------------------------------------------------------------------------ */
+
+Node *padded_by(Module *, const Node *p);                 /* what the padding p pads; NULL: it is none */
+void halo_widen(Sched *, Node *p);                        /* what p pads gets the halo for it, where that can be */
+void halo_share(Sched *, Node *p);                        /* p becomes a part of what it pads, if the halo holds it */
+void halo_check(Sched *, Node *p);                        /* the same, as p's attribute demands */
+void stated_halo(Sched *, Storage *);                     /* as attributes say */
+/* The number of the unit, of n, that the statements of `in` work for, and the loop over them and over those
+ * that fill the halos of the group's results. */
+Node *kb_units(KB *, const Group *, Region *in, Node *n);
+void kb_parallel(KB *, Region *body, Region *in);
+
 /* ---- layout.c --------------------------------------------------------------------------------- */
 
 void check_layouts(Sched *);                              /* reports what may not be stored as attributes say */
@@ -103,6 +123,8 @@ void check_layouts(Sched *);                              /* reports what may no
 /* A tensor's axes in the order of its storage, those of extent 1 dropped, neighbours merged. */
 typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
 Nest nest_of(KB *, Node *tensor);
+/* Merges axes k and k + 1 if core, a part of the body, walks them as one; the rest takes quotient and remainder. */
+bool merge_rows(KB *, Nest *, int k, Node *core);
 double element_cost(Node *body);
 bool wants_rows(KB *, Nest *);                           /* reduces along a contiguous axis */
 bool body_is_plain(Node *body);                          /* has no loop */

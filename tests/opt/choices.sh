@@ -31,5 +31,5 @@ PY
 	fail "as many kernels without groups"
 
 sed 's/outer = 3/outer = 4/' "$t/chosen.ir" >"$t/bad.ir" && refused "do not share 4 outer axes"
-sed 's/order = \[0, 1, 3, 2\]/order = [0, 1, 3, 3]/' "$t/chosen.ir" >"$t/bad.ir" && refused "'order' must list"
+sed 's/order = \[[0-9]*/order = [9/' "$t/chosen.ir" >"$t/bad.ir" && refused "'order' must list"
 sed 's/block = [0-9]*/block = 0/' "$t/chosen.ir" >"$t/bad.ir" && refused "stored in blocks"
