@@ -8,6 +8,7 @@ const Pass passes[] = {
 	{"simplify", LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify, "apply the rewrite rules"},
 	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
 	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
+	{"hoist",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,    "compute reductions once for all axes they do not depend on"},
 	{"fold",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,     "compute what depends on constants alone"},
 	{"sizes",    LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,    "name the sizes that only run-time data give"},
 	{"group",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,    "gather tensors that share their outer loops into kernels"},

@@ -1,0 +1,121 @@
+/*
+ * hoist: a reduction that does not depend on some axes of its tensor (a convolution whose weights are all equal,
+ * say) is computed for each element along them again. It becomes a tensor of its own, over the axes that it does
+ * depend on. Needs the tensor level; leaves reductions whose elements are worth keeping computed once.
+ */
+#include <stdlib.h>
+#include "sched.h"
+
+enum { MIN_REPEATS = 4 };
+
+typedef struct Hoist { Module *m; Node *t; Map bound, guarded; } Hoist;
+
+static void
+mark(Map *map, Node *root)
+{
+	Node **list;
+	int i, n;
+
+	list = topo_scalar(root, &n);
+	for (i = 0; i < n; i++)
+		map_put(map, list[i], root);
+	free(list);
+}
+
+/* What loops bind, and what is evaluated under a condition. */
+static void
+survey(Hoist *h, Node **list, int n)
+{
+	int i, k;
+
+	for (i = 0; i < n; i++) {
+		if (list[i]->code == O_SELECT) {
+			mark(&h->guarded, list[i]->in[1]);
+			mark(&h->guarded, list[i]->in[2]);
+		}
+		for (k = 0; list[i]->code == O_REDUCE && k + 1 < list[i]->nin; k++)
+			map_put(&h->bound, list[i]->in[k], list[i]);
+		if (list[i]->code == O_ITER)
+			mark(&h->guarded, list[i]->in[3]);
+	}
+}
+
+/* Does the reduction use an axis that a loop around it binds? */
+static bool
+within(Hoist *h, Node *red)
+{
+	Node **list;
+	int i, n;
+	bool yes = false;
+
+	list = topo_scalar(red, &n);
+	for (i = 0; i < n && !yes; i++)
+		yes = list[i]->code == O_CARRY || (list[i]->code == O_AXIS && map_get(&h->bound, list[i])
+			&& !contains(red, map_get(&h->bound, list[i])));
+	free(list);
+	return yes;
+}
+
+/* The reduction as a read of a tensor over the axes that it depends on; NULL: as it is. */
+static Node *
+hoisted(Hoist *h, Node *red)
+{
+	Node *axes[MAX_RANK], *idx[MAX_RANK], *u, *t = h->t;
+	Map map = {0};
+	int64_t repeats = 1;
+	int i, n = 0;
+
+	for (i = 0; i + 1 < t->nin; i++)
+		if (!contains(red, t->in[i]))
+			repeats = sat_mul(repeats, const_or(t->in[i]->in[0], 1));
+	if (repeats < MIN_REPEATS || map_get(&h->guarded, red) || within(h, red))
+		return NULL;
+	for (i = 0; i + 1 < t->nin; i++)
+		if (contains(red, t->in[i])) {
+			idx[n] = t->in[i];
+			axes[n] = x_axis(h->m, t->in[i]->in[0]);
+			map_put(&map, idx[n], axes[n]);
+			n++;
+		}
+	u = t_tensor(h->m, n, axes, subst(h->m, red, &map, true));
+	u->loc = t->loc;
+	map_free(&map);
+	return x_read(h->m, u, idx);
+}
+
+static Node *
+hoist_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
+{
+	Node **list, *t, *e, *v;
+	Map map = {0};
+	Hoist h;
+	int i, count;
+
+	(void)done, (void)ctx;
+	if (n->code != O_TENSOR || (t = t_tensor(m, n->nin - 1, in, in[n->nin - 1]))->code != O_TENSOR)
+		return NULL;
+	h = (Hoist){.m = m, .t = t};
+	e = t->in[t->nin - 1];
+	list = topo_scalar(e, &count);
+	survey(&h, list, count);
+	for (i = 0; i < count; i++)
+		if (list[i]->code == O_REDUCE && (v = hoisted(&h, list[i])))
+			map_put(&map, list[i], v);
+	free(list);
+	if (map.n)
+		e = t_tensor(m, t->nin - 1, t->in, subst(m, e, &map, false));
+	else
+		e = t;
+	e->loc = n->loc;
+	map_free(&map);
+	map_free(&h.bound);
+	map_free(&h.guarded);
+	return e;
+}
+
+bool
+pass_hoist(Module *m)
+{
+	rewrite_module(m, false, hoist_node, NULL);
+	return true;
+}
