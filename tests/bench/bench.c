@@ -1,8 +1,10 @@
 /*
  * Times a compiled model (a shared object) and onnxruntime on the same inputs, in turn, in one
- * process: several rounds of a block of runs each, and the median over all of a side's runs.
+ * process: several rounds of a block of runs of each; a round gives the ratio of its medians. Or one
+ * side alone (`ours`, `ort`), for its load time, first run and peak memory.
  *
- * usage: bench ORT-LIBRARY MODEL.onnx MODEL.so MODEL-SYMBOL API-SYMBOL INPUTS THREADS ROUNDS SECONDS
+ * usage: bench both|ours|ort ORT-LIBRARY MODEL.onnx MODEL.so MODEL-SYMBOL API-SYMBOL INPUTS THREADS
+ *        ROUNDS SECONDS
  * INPUTS is a file of lines `input NAME DTYPE FILE RANK DIM...` (DTYPE is ONNX's number, FILE raw
  * bytes) and `output NAME`. Writes one line of JSON.
  */
@@ -16,7 +18,7 @@
 #include "runtime/abi.h"
 #include "ort.h"
 
-enum { MAX_PORTS = 256, MAX_RANK = 16, MAX_RUNS = 1 << 20 };
+enum { MAX_PORTS = 256, MAX_RANK = 16, MAX_RUNS = 1 << 20, MAX_ROUNDS = 256 };
 
 typedef struct Times {
 	double *ms;
@@ -261,16 +263,17 @@ static int compare_double(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double quantile(Times *t, double q)
+static double quantile(double *ms, int n, double q)
 {
-	qsort(t->ms, t->n, sizeof *t->ms, compare_double);
-	return t->ms[(int)(q * (t->n - 1) + 0.5)];
+	qsort(ms, n, sizeof *ms, compare_double);
+	return ms[(int)(q * (n - 1) + 0.5)];
 }
 
-/* Runs for about `seconds`, at least once; the first run of a block only warms caches. */
-static void block(Side *s, double seconds)
+/* Runs for about `seconds`, at least once, and gives the median; the first run only warms caches. */
+static double block(Side *s, double seconds)
 {
-	double end;
+	int from = s->times.n, n;
+	double end, *ms = malloc(MAX_RUNS * sizeof *ms), median;
 
 	if (s->run(s->state))
 		exit(1);
@@ -283,6 +286,13 @@ static void block(Side *s, double seconds)
 		if (s->times.n < MAX_RUNS)
 			s->times.ms[s->times.n++] = now_ms() - start;
 	} while (now_ms() < end);
+	n = s->times.n - from;
+	if (!n)
+		fail(s->name, "more runs than are counted");
+	memcpy(ms, s->times.ms + from, n * sizeof *ms);
+	median = quantile(ms, n, 0.5);
+	free(ms);
+	return median;
 }
 
 static void rest_a_little(void)
@@ -293,9 +303,14 @@ static void rest_a_little(void)
 
 static void report(Side *s)
 {
-	printf("\"%s\": {\"load_ms\": %.3f, \"first_ms\": %.4f, \"min_ms\": %.4f, \"median_ms\": %.4f, "
-	       "\"p90_ms\": %.4f, \"runs\": %d}, ", s->name, s->load_ms, s->first_ms,
-	       quantile(&s->times, 0), quantile(&s->times, 0.5), quantile(&s->times, 0.9), s->times.n);
+	double *ms = s->times.ms;
+	int n = s->times.n;
+
+	printf("\"%s\": {\"load_ms\": %.3f, \"first_ms\": %.4f", s->name, s->load_ms, s->first_ms);
+	if (n)
+		printf(", \"min_ms\": %.5f, \"median_ms\": %.5f, \"p90_ms\": %.5f, \"runs\": %d",
+		       quantile(ms, n, 0), quantile(ms, n, 0.5), quantile(ms, n, 0.9), n);
+	printf("}");
 }
 
 static void first_run(Side *s)
@@ -308,43 +323,103 @@ static void first_run(Side *s)
 	s->times.ms = malloc(MAX_RUNS * sizeof *s->times.ms);
 }
 
+typedef struct Args {
+	const char *mode, *ort, *onnx, *so, *model, *api, *ports;
+	int threads, rounds;
+	double seconds;
+} Args;
+
+static void load(const Args *a, Side *s)
+{
+	double start = now_ms();
+
+	if (s->run == ours_run)
+		ours_load(s->state, a->so, a->model, a->api, a->threads);
+	else
+		theirs_load(s->state, a->ort, a->onnx, a->threads);
+	s->load_ms = now_ms() - start;
+}
+
+/* The most memory that this program had; what the shell or Python that began it had does not count. */
+static long peak_kb(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[256];
+	long kb = 0;
+
+	if (!f)
+		fail("/proc/self/status", "cannot open");
+	while (fgets(line, sizeof line, f))
+		if (sscanf(line, "VmHWM: %ld", &kb) == 1)
+			break;
+	fclose(f);
+	return kb;
+}
+
+/* A fresh process's load, first run and memory; a few more runs, as memory may grow. */
+static void alone(const Args *a, Side *s)
+{
+	load(a, s);
+	first_run(s);
+	for (int i = 0; i < 3; i++)
+		if (s->run(s->state))
+			exit(1);
+	printf("{");
+	report(s);
+	printf(", \"peak_kb\": %ld}\n", peak_kb());
+}
+
+/* In turn, the first one changing from round to round. */
+static void compete(const Args *a, Side *ours, Side *theirs)
+{
+	double ratio[MAX_ROUNDS], ms[2], d;
+
+	load(a, ours);
+	load(a, theirs);
+	first_run(ours);
+	first_run(theirs);
+	d = difference(ours->state, theirs->state);
+	printf("{\"rounds\": [");
+	for (int i = 0; i < a->rounds; i++) {
+		for (int k = 0; k < 2; k++) {
+			int side = (i + k) % 2;
+
+			rest_a_little();
+			ms[side] = block(side ? theirs : ours, a->seconds);
+		}
+		ratio[i] = ms[0] / ms[1];
+		printf("%s%.4f", i ? ", " : "", ratio[i]);
+	}
+	printf("], ");
+	report(ours);
+	printf(", ");
+	report(theirs);
+	printf(", \"threads\": %d, \"difference\": %.3g, \"ratio\": %.4f, \"min_ratio\": %.4f}\n",
+	       a->threads, d, quantile(ratio, a->rounds, 0.5),
+	       quantile(ours->times.ms, ours->times.n, 0) / quantile(theirs->times.ms, theirs->times.n, 0));
+}
+
 int main(int argc, char **argv)
 {
 	static Ours o;
 	static Theirs t;
 	Side ours = { .name = "ours", .run = ours_run, .state = &o };
 	Side theirs = { .name = "ort", .run = theirs_run, .state = &t };
-	double start, seconds, d;
-	int threads, rounds;
+	Args a;
 
-	if (argc != 10) {
-		fprintf(stderr, "usage: bench ORT-LIBRARY MODEL.onnx MODEL.so MODEL-SYMBOL API-SYMBOL "
-		        "INPUTS THREADS ROUNDS SECONDS\n");
+	if (argc != 11) {
+		fprintf(stderr, "usage: bench both|ours|ort ORT-LIBRARY MODEL.onnx MODEL.so MODEL-SYMBOL "
+		        "API-SYMBOL INPUTS THREADS ROUNDS SECONDS\n");
 		return 2;
 	}
-	threads = atoi(argv[7]);
-	rounds = atoi(argv[8]);
-	seconds = atof(argv[9]);
-	read_ports(argv[6]);
-	start = now_ms();
-	ours_load(&o, argv[3], argv[4], argv[5], threads);
-	ours.load_ms = now_ms() - start;
-	start = now_ms();
-	theirs_load(&t, argv[1], argv[2], threads);
-	theirs.load_ms = now_ms() - start;
-	first_run(&ours);
-	first_run(&theirs);
-	d = difference(&o, &t);
-	for (int i = 0; i < rounds; i++) {
-		rest_a_little();
-		block(i % 2 ? &theirs : &ours, seconds);
-		rest_a_little();
-		block(i % 2 ? &ours : &theirs, seconds);
-	}
-	printf("{");
-	report(&ours);
-	report(&theirs);
-	printf("\"threads\": %d, \"difference\": %.3g, \"ratio\": %.4f}\n", threads, d,
-	       quantile(&ours.times, 0.5) / quantile(&theirs.times, 0.5));
+	a = (Args){ argv[1], argv[2], argv[3], argv[4], argv[5], argv[6], argv[7],
+		atoi(argv[8]), atoi(argv[9]), atof(argv[10]) };
+	if (a.rounds < 1 || a.rounds > MAX_ROUNDS)
+		fail(argv[9], "rounds must be in [1, 256]");
+	read_ports(a.ports);
+	if (!strcmp(a.mode, "both"))
+		compete(&a, &ours, &theirs);
+	else
+		alone(&a, !strcmp(a.mode, "ours") ? &ours : &theirs);
 	return 0;
 }
