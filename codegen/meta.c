@@ -289,16 +289,26 @@ ports(Lay *l)
 			-1, NULL);
 }
 
+/* Its name if that begins with its number, as schedules name kernels; else with the number before it. */
+static char *
+kernel_ident(Lay *l, const char *name, int i)
+{
+	char id[80], *number = arena_printf(l->m->arena, "k%d", i);
+	size_t n = strlen(number);
+
+	ident(id, sizeof id, name);
+	if (strncmp(id, number, n) == 0 && (id[n] == '_' || !id[n]))
+		return arena_dup(l->m->arena, id, strlen(id) + 1);
+	return arena_printf(l->m->arena, "%s_%s", number, id);
+}
+
 static void
 kernel_row(Lay *l, const Kernel *k, int i)
 {
 	TccKernel r = {0};
-	char id[96], *name;
 	int e;
 
-	ident(id, sizeof id - 16, k->name ? k->name : "kernel");
-	name = arena_printf(l->m->arena, "k%d_%s", i, id);
-	l->meta->idents[i] = name;
+	l->meta->idents[i] = kernel_ident(l, k->name ? k->name : "kernel", i);
 	r.name = str(l, k->name);
 	r.symbol = str(l, l->meta->idents[l->meta->twin[i]]);
 	r.nodes = str(l, nodes_text(l->m, k->loc));

@@ -240,7 +240,9 @@ def write_text(o, model, folder, level):
 
 
 def mode_text(o, model, cases, tmp):
-    """The IR's text of each level, read and printed again, is the same; there are no outputs."""
+    """The IR's text of each level, read and printed again, is the same; there are no outputs.
+
+    And each kernel names its ONNX nodes."""
     for level in LEVELS:
         text = write_text(o, model, f"{tmp}/{level}", level)
         again = f"{tmp}/{level}/again"
@@ -250,6 +252,11 @@ def mode_text(o, model, cases, tmp):
         for f in os.listdir(again):
             if not filecmp.cmp(f"{tmp}/{level}/{f}", f"{again}/{f}", shallow=False):
                 raise Failure(f"{level} level: {f} prints differently when it is read back")
+    with open(text) as f:
+        lines = [x.strip() for x in f]
+    kernels = sum(x.startswith('kernel "') for x in lines)
+    if sum(x.startswith("from  loc(") for x in lines) != kernels:
+        raise Failure(f"not all of {kernels} kernels name an ONNX node")
     return iter(())
 
 
