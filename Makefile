@@ -46,7 +46,7 @@ LLVM_LIB = $(call once,LLVM_LIB,llvm-config-22 --libdir)
 PKG_INC = $(call once,PKG_INC,pkg-config --cflags libprotobuf-c libcjson)
 PKG_LIB = $(call once,PKG_LIB,pkg-config --libs libprotobuf-c libcjson)
 CHECK_LIB = $(call once,CHECK_LIB,pkg-config --libs check)
-LIBS = -L$(LLVM_LIB) -lLLVM-22 $(PKG_LIB) -lz -lpthread -ldl -lm
+LIBS = -L$(LLVM_LIB) -lLLVM-22 $(PKG_LIB) -lunistring -lpcre2-8 -lz -lpthread -ldl -lm
 
 find = $(wildcard $(addsuffix /*.c,$(1)) $(addsuffix /*/*.c,$(1)))
 

@@ -13,6 +13,7 @@
 #ifndef TCC_CODEGEN_H
 #define TCC_CODEGEN_H
 
+#include "runtime/abi.h"
 #include "ir/ir.h"
 #include "ir/machine.h"
 #include "ir/plan.h"
@@ -111,6 +112,15 @@ typedef struct Meta {
 const Meta *meta_get(Job *);                 /* NULL after an error; owned by the job */
 /* The number of the routine that a plan's call "host.NAME" means (TCC_HOST); -1 if it is none. */
 int plan_routine(const char *call);
+/* A library of TCC_HOST_LIB: the symbol that draws its object in, its source, what to link. */
+enum { HOST_core,
+#define TCC_HOST_LIB_NUMBER(name, source, library) HOST_##name,
+	TCC_HOST_LIB(TCC_HOST_LIB_NUMBER)
+#undef TCC_HOST_LIB_NUMBER
+};
+typedef struct HostLib { const char *symbol, *source, *library; int lib; } HostLib;
+extern const HostLib host_libs[];            /* ended by a symbol of NULL */
+bool plan_needs(const Module *, int lib);    /* does the plan call such routines? -1: any at all */
 bool meta_same_weights(const Meta *, const Meta *);   /* byte for byte */
 int meta_write_weights(const Meta *, FILE *);  /* the blob alone; 0, or -1 on a write error */
 int meta_write_weights_file(const Meta *, const char *path, Diag *);  /* header + blob */

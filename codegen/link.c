@@ -187,10 +187,21 @@ ends(const char *s, const char *with)
 	return n >= k && strcmp(s + n - k, with) == 0;
 }
 
-/* Is it a source of the runtime proper? Device bodies need what only a host with a driver has. */
+/* Do plans call routines of the runtime that need the library (-1: any)? */
+static bool needs(const Link *, int lib);
+
+/*
+ * Is it a source of the runtime that this program can need? Device bodies need what only a host with a
+ * driver has, and some routines a library.
+ */
 static bool
-wanted(const char *name)
+wanted(const Link *l, const char *name)
 {
+	const HostLib *h;
+
+	for (h = host_libs; h->symbol; h++)
+		if (strcmp(name, h->source) == 0)
+			return needs(l, h->lib);
 	return strncmp(name, "runtime/", 8) == 0 && !strchr(name + 8, '/') && ends(name, ".c");
 }
 
@@ -226,7 +237,7 @@ cross_runtime(Link *l, const char *lib)
 		if (strncmp(e->name, "runtime/", 8) == 0)
 			r = work_write(&l->work, e->name, e->data, e->size);
 	for (e = tcc_embed; e->name && !r && n < MAX; e++) {
-		if (!wanted(e->name))
+		if (!wanted(l, e->name))
 			continue;
 		o = arena_printf(l->m->arena, "%s.o", tmp(l, e->name));
 		cross_compile(l, tmp(l, e->name), o);
@@ -292,22 +303,15 @@ write_parts(Link *l)
 	return X_OK;
 }
 
-/* Whether plans may call the runtime's routines for what is no numeric tensor. */
 static bool
-needs_host(const Link *l)
+needs(const Link *l, int lib)
 {
+	bool yes = false;
 	int i;
-	uint32_t k;
 
-	for (i = 0; i < l->n; i++) {
-		const unsigned char *meta = l->jobs[i].meta->bytes;
-		TccTable t = ((const TccMeta *)(const void *)meta)->buffers;
-		const TccBuffer *b = (const TccBuffer *)(const void *)(meta + t.offset);
-		for (k = 0; k < t.count; k++, b++)
-			if (b->cls == TCC_BUF_VALUE || b->cls == TCC_BUF_HOST || b->dtype == TCC_STRING)
-				return true;
-	}
-	return false;
+	for (i = 0; i < l->n; i++)
+		yes |= plan_needs(l->jobs[i].m, lib);
+	return yes;
 }
 
 static bool
@@ -355,12 +359,19 @@ static int
 api(Link *l)
 {
 	const char *s = symbol(l, l->jobs, "tcc_api"), *text, *obj;
+	const HostLib *h;
 
 	text = arena_printf(l->m->arena, "\t.section .data.rel.ro, \"aw\"\n\t.balign 8\n\t.globl %s\n"
 		"\t.type %s, %%object\n%s:\n\t.long %d, %d\n\t.quad tcc_load, tcc_unload, tcc_inst_error\n"
 		"\t.quad tcc_context_new, tcc_context_free, tcc_error, tcc_run, tcc_times, tcc_arena_bytes\n"
 		"\t.size %s, . - %s\n\t.section .note.GNU-stack, \"\", %%progbits\n",
 		s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
+	/* references that draw routines into the user's program */
+	if (needs(l, -1))
+		text = arena_printf(l->m->arena, "%s\t.section .data.rel.ro, \"aw\"\n\t.quad tcc_host_call\n", text);
+	for (h = host_libs; h->symbol; h++)
+		if (needs(l, h->lib))
+			text = arena_printf(l->m->arena, "%s\t.quad %s\n", text, h->symbol);
 	if (work_write(&l->work, "api.s", text, strlen(text)))
 		return X_TOOL;
 	obj = tmp(l, arena_printf(l->m->arena, "%s_api.o", l->jobs->prefix ? l->jobs->prefix : "model"));
@@ -460,8 +471,10 @@ common_args(Link *l, const char *path)
 static void
 device_args(Link *l)
 {
+	const HostLib *h;
+	const char *library;
 	bool dl = false;
-	int i;
+	int i, n;
 
 	for (i = 0; i < l->n; i++) {
 		if (l->jobs[i].machine->kind == M_CPU)
@@ -470,9 +483,22 @@ device_args(Link *l)
 			: l->jobs[i].machine->kind == M_HIP ? "tcc_device_hip" : "tcc_device_cuda");
 		dl = true;
 	}
-	if (needs_host(l))
+	if (needs(l, -1))
 		arg(l, "-Wl,-u,tcc_host_call");
+	for (h = host_libs; h->symbol; h++)
+		if (needs(l, h->lib))
+			arg(l, "-Wl,-u,%s", h->symbol);
 	arg(l, "%s", tmp(l, "libtcc_rt.a"));
+	for (h = host_libs; h->symbol; h++)
+		if (needs(l, h->lib)) {
+			arg(l, "-Wl,-Bstatic");
+			for (library = h->library; *library; library += n + (library[n] == ' ')) {
+				n = (int)strcspn(library, " ");
+				arg(l, "-l%.*s", n, library);
+			}
+			if (!l->jobs->use_static)
+				arg(l, "-Wl,-Bdynamic");
+		}
 	arg(l, "-pthread");
 	arg(l, "-lm");
 	if (dl)

@@ -522,7 +522,7 @@ int
 plan_routine(const char *call)
 {
 	static const char *const names[] = {
-#define NAME(name, args) #name,
+#define NAME(name, lib, args) #name,
 		TCC_HOST(NAME)
 #undef NAME
 	};
@@ -534,3 +534,31 @@ plan_routine(const char *call)
 		;
 	return i < TCC_NHOST ? i : -1;
 }
+
+bool
+plan_needs(const Module *m, int lib)
+{
+	static const int libs[] = {
+#define LIB(name, lib, args) HOST_##lib,
+		TCC_HOST(LIB)
+#undef LIB
+	};
+	Node **list = NULL;
+	bool yes = false;
+	int i, k, n = 0;
+
+	if (m->plan)
+		list = topo_statements(m->plan, &n);
+	for (i = 0; i < n && !yes; i++)
+		if (list[i]->code == O_CALL && (k = plan_routine(list[i]->name)) >= 0)
+			yes = lib < 0 || libs[k] == lib;
+	free(list);
+	return yes;
+}
+
+const HostLib host_libs[] = {
+#define LIB(name, source, library) {"tcc_lib_" #name, source, library, HOST_##name},
+	TCC_HOST_LIB(LIB)
+#undef LIB
+	{NULL, NULL, NULL, 0}
+};

@@ -51,11 +51,22 @@ static bool begins(const char *s, const char *head)
 	return !strncmp(s, head, strlen(head));
 }
 
+/* Not where the plan calls no routine of the library that the file needs. */
+static bool lib_wanted(const Job *job, const char *name)
+{
+	for (const HostLib *h = host_libs; h->symbol; h++)
+		if (!strcmp(name, h->source))
+			return plan_needs(job->m, h->lib);
+	return true;
+}
+
 /* Does this target's program need the file of the runtime? */
 static bool wanted(const Job *job, const char *name)
 {
 	bool gpu = machine_gpu(job->machine), cuda = job->machine->kind == M_CUDA;
 
+	if (!lib_wanted(job, name))
+		return false;
 	if (begins(name, "runtime/device/"))
 		return gpu && ends(name, "/tcc_dev.h");
 	if (begins(name, "runtime/gpu"))
@@ -67,7 +78,7 @@ static bool wanted(const Job *job, const char *name)
 /* And the program that runs a GPU's kernels in the simulator? */
 static bool wanted_sim(const Job *job, const char *name)
 {
-	return machine_gpu(job->machine) && begins(name, "runtime/") &&
+	return machine_gpu(job->machine) && lib_wanted(job, name) && begins(name, "runtime/") &&
 		!begins(name, "runtime/gpu_cuda") && !begins(name, "runtime/gpu_hip");
 }
 
@@ -110,7 +121,7 @@ static const char head[] =
 static const char tail[] =
 	"\n"
 	"%s: $(OBJS)\n"
-	"\t$(CC) $(CFLAGS) -Wl,--gc-sections -o $@ $(OBJS) $(LDFLAGS) -lpthread%s -lm\n"
+	"\t$(CC) $(CFLAGS) -Wl,--gc-sections -o $@ $(OBJS) $(LDFLAGS) $(LIBS) -lpthread%s -lm\n"
 	"\n"
 	"%%.o: %%.c\n"
 	"\t$(CC) $(FLAGS) $(CFLAGS) -c -o $@ $<\n"
@@ -154,7 +165,7 @@ static const char sim_rules[] =
 	"SIMOBJS = model.sim.o%s\n"
 	"\n"
 	"simulated: $(SIMOBJS)\n"
-	"\t$(CC) $(CFLAGS) -rdynamic -o $@ $(SIMOBJS) $(LDFLAGS) -lpthread -ldl -lm\n"
+	"\t$(CC) $(CFLAGS) -rdynamic -o $@ $(SIMOBJS) $(LDFLAGS) $(LIBS) -lpthread -ldl -lm\n"
 	"\n"
 	"model.sim.o: model.c kernels.sim.bin\n"
 	"\t$(CC) $(FLAGS) $(CFLAGS) -DTCC_SIMULATE -c -o $@ model.c\n"
@@ -200,7 +211,12 @@ static void put_makefile(Folder *f, const char *objects, const char *sim)
 	if (!o)
 		abort();
 	fprintf(o, head, t->kind == M_CUDA ? ", NVCC" : t->kind == M_HIP ? ", HIPCC" : "");
-	fprintf(o, "OBJS =%s\n", objects);
+	fputs("LIBS =", o);
+	for (const HostLib *h = host_libs; h->symbol; h++)
+		if (plan_needs(f->job->m, h->lib))
+			for (const char *s = h->library; *s; s += strcspn(s, " ") + (s[strcspn(s, " ")] == ' '))
+				fprintf(o, " -l%.*s", (int)strcspn(s, " "), s);
+	fprintf(o, "\nOBJS =%s\n", objects);
 	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name, machine_gpu(t) ? " simulated $(SIMOBJS) kernels.*.bin" : "");
 	if (t->kind == M_CUDA)
 		fprintf(o, cuda_rules, arch, arch, arch + 3, arch, arch + 3);

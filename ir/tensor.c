@@ -73,18 +73,25 @@ identity(int rank, Node *const *axes, Node *body)
 	return x;
 }
 
-/* A node for a routine of the runtime that makes strings of the axes' shape. */
+Node *
+t_host(Module *m, const char *name, const char *args, const Type *type, int nin, Node *const *in)
+{
+	Attr a = {.name = "args", .kind = A_STR, .s = args};
+
+	return node_make(m, (Node){.op = core_op(O_HOST), .type = type, .nin = nin, .in = (Node **)in,
+		.attrs = attrs_add(m, NULL, a), .name = intern(m, name), .loc = m->building});
+}
+
+/* Strings of the axes' shape. */
 static Node *
 string_host(Module *m, const char *name, const char *args, int rank, Node *const *axes, int nin, Node *const *in)
 {
-	Attr a = {.name = "args", .kind = A_STR, .s = args};
 	Node *dims[MAX_RANK];
 	int i;
 
 	for (i = 0; i < rank; i++)
 		dims[i] = axes[i]->in[0];
-	return node_make(m, (Node){.op = core_op(O_HOST), .type = ty_tensor(m, DT_STRING, rank, dims), .nin = nin,
-		.in = (Node **)in, .attrs = attrs_add(m, NULL, a), .name = intern(m, name)});
+	return t_host(m, name, args, ty_tensor(m, DT_STRING, rank, dims), nin, in);
 }
 
 /*

@@ -499,45 +499,66 @@ struct TccRun {
 /*
  * Routines for host(). Arguments are buffers (b), integers (i) or a count n and n integers (i*).
  * Sequences are immutable: an insertion makes a new one that shares its elements.
- * name, arguments
+ * name, library (below; core: none), arguments
  */
 #define TCC_HOST(X) \
 	/* Sequences: seq and dst are value buffers; pos may be negative (from the end). */ \
-	X(seq_new,     "dst dtype")                          /* empty */ \
-	X(seq_len,     "dst seq")                            /* dst: int64 */ \
-	X(seq_insert,  "dst seq pos buffer rank dims...")    /* copies the tensor; pos INT64_MAX appends */ \
-	X(seq_erase,   "dst seq pos") \
+	X(seq_new,     core, "dst dtype")                    /* empty */ \
+	X(seq_len,     core, "dst seq")                      /* dst: int64 */ \
+	X(seq_insert,  core, "dst seq pos buffer rank dims...")    /* copies the tensor; pos INT64_MAX appends */ \
+	X(seq_erase,   core, "dst seq pos") \
 	/* dst: int64 [rank], an element's sizes; dims: what they must be, -1 where anything goes */ \
-	X(seq_shape,   "dst seq pos rank dims...") \
-	X(seq_at,      "view seq pos")                       /* view becomes the element's memory */ \
+	X(seq_shape,   core, "dst seq pos rank dims...") \
+	X(seq_at,      core, "view seq pos")                 /* view becomes the element's memory */ \
 	/* Parts of a tensor along an axis: n of the sizes in a buffer of int64, or with n -1 all of the \
 	 * one size, but for the last. keep 0: without the axis. */ \
-	X(seq_split,   "dst buffer axis keep sizes n rank dims...") \
+	X(seq_split,   core, "dst buffer axis keep sizes n rank dims...") \
 	/* All elements end to end along an axis, which fresh says is a new one; rank is theirs. */ \
-	X(seq_cat_shape, "dst seq axis fresh rank")          /* dst: int64 [rank + fresh] */ \
-	X(seq_cat,     "dst seq axis fresh") \
+	X(seq_cat_shape, core, "dst seq axis fresh rank")    /* dst: int64 [rank + fresh] */ \
+	X(seq_cat,     core, "dst seq axis fresh") \
 	/* Optionals and values as a whole. */ \
-	X(value_none,  "dst")                                /* an absent optional */ \
-	X(value_has,   "dst value")                          /* dst: bool */ \
-	X(value_move,  "dst src")                            /* dst is the same value */ \
-	X(value_take,  "dst src")                            /* likewise, and it must be there */ \
-	X(value_wrap,  "dst buffer rank dims...")            /* a present optional: copies the tensor */ \
-	X(value_shape, "dst value rank dims...")             /* as seq_shape, of an optional tensor */ \
-	X(value_get,   "view value")                         /* view becomes its memory */ \
+	X(value_none,  core, "dst")                          /* an absent optional */ \
+	X(value_has,   core, "dst value")                    /* dst: bool */ \
+	X(value_move,  core, "dst src")                      /* dst is the same value */ \
+	X(value_take,  core, "dst src")                      /* likewise, and it must be there */ \
+	X(value_wrap,  core, "dst buffer rank dims...")      /* a present optional: copies the tensor */ \
+	X(value_shape, core, "dst value rank dims...")       /* as seq_shape, of an optional tensor */ \
+	X(value_get,   core, "view value")                   /* view becomes its memory */ \
 	/* A sequence of n maps from keys (int64 or string constant [c]) to float scores [n, c]. */ \
-	X(zipmap,      "dst keys scores n c") \
+	X(zipmap,      core, "dst keys scores n c") \
 	/* Strings, element by element: n of them; a stride is 0 (one for all) or 1. What makes strings \
 	 * has a host buffer as dst, which it allocates. */ \
-	X(str_equal,   "dst a a_stride b b_stride n")        /* dst: bool */ \
-	X(str_concat,  "dst a a_stride b b_stride n") \
-	X(str_where,   "dst c c_stride a a_stride b b_stride n")  /* c: bool */ \
-	X(str_take,    "dst a m index n")                    /* of a's m elements; index int64, "" outside */ \
-	X(str_find,    "dst a n table m")                    /* dst: int64, first place in table or -1 */ \
-	X(str_parse,   "dst a n")                            /* dst: float32, float64 or int64 */ \
-	X(str_format,  "dst a n")                            /* of numbers, as Python's str() */
+	X(str_equal,   core, "dst a a_stride b b_stride n")  /* dst: bool */ \
+	X(str_concat,  core, "dst a a_stride b b_stride n") \
+	X(str_where,   core, "dst c c_stride a a_stride b b_stride n")  /* c: bool */ \
+	X(str_take,    core, "dst a m index n")              /* of a's m elements; index int64, "" outside */ \
+	X(str_find,    core, "dst a n table m")              /* dst: int64, first place in table or -1 */ \
+	X(str_parse,   core, "dst a n")                      /* dst: float32, float64, int64 or uint64 */ \
+	X(str_format,  core, "dst a n")                      /* of numbers, as Python's str() */ \
+	/* Parts of strings around a delimiter, "" for white space; at most `most` cuts, -1: all. */ \
+	X(str_parts,   core, "dst a n delimiter most") /* dst: int64, how many */ \
+	X(str_split,   core, "dst a n delimiter most width") /* dst: [n, width], filled up with "" */ \
+	X(str_case,    unicode, "dst a n upper language")    /* language: ISO 639, or "" */ \
+	X(str_match,   regex, "dst a n pattern")             /* dst: bool, whether all of it matches */ \
+	/* Tokens of strings: a mode of tokens (see lib_regex.c), patterns or separators in order. */ \
+	X(str_tokens,  regex, "dst a n mode patterns m least mark") /* dst: int64, how many */ \
+	X(str_tokenize, regex, "dst a n mode patterns m least mark width pad") \
+	/* A map's keys, in ascending order, and what belongs to them. */ \
+	X(map_len,     core, "dst map")                /* dst: int64 */ \
+	X(map_keys,    core, "dst map") \
+	X(map_values,  core, "dst map")
+
+/*
+ * The libraries that routines need beyond the C library; a program carries the sources and links the
+ * libraries of those that its plan calls.
+ * name, source, what the linker gets
+ */
+#define TCC_HOST_LIB(X) \
+	X(unicode, "runtime/lib_unicode.c", "unistring") \
+	X(regex,   "runtime/lib_regex.c",   "pcre2-8")
 
 enum {
-#define TCC_HOST_INDEX(name, args) TCC_HOST_##name,
+#define TCC_HOST_INDEX(name, lib, args) TCC_HOST_##name,
 	TCC_HOST(TCC_HOST_INDEX)
 #undef TCC_HOST_INDEX
 	TCC_NHOST

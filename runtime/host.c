@@ -3,6 +3,7 @@
  * in host_string.c. Values live in memory of the run and are never changed once made, so they may share
  * elements.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "host.h"
 
@@ -396,17 +397,89 @@ int64_t do_zipmap(TccContext *ctx, const int64_t *a)
 	return 0;
 }
 
+typedef struct Key {
+	TccStr s;
+	int64_t i;
+	uint64_t at;
+} Key;
+
+static int by_number(const void *x, const void *y)
+{
+	int64_t a = ((const Key *)x)->i, b = ((const Key *)y)->i;
+	return (a > b) - (a < b);
+}
+
+static int by_string(const void *x, const void *y)
+{
+	const Key *a = x, *b = y;
+	uint64_t n = a->s.size < b->s.size ? a->s.size : b->s.size;
+	int c = n ? memcmp(a->s.data, b->s.data, n) : 0;
+	return c ? c : (a->s.size > b->s.size) - (a->s.size < b->s.size);
+}
+
+/* The keys in ascending order; NULL: there are none, or the error is set. */
+static const Key *sorted_keys(TccContext *ctx, const TccValue *v, uint64_t *n)
+{
+	*n = v->kind == TCC_MAP ? tcc_tensor_count(&v->u.map.keys->u.tensor) : 0;
+	Key *k = *n ? tcc_run_alloc(ctx, *n * sizeof *k, true) : NULL;
+	const void *data = *n ? tcc_tensor_data(&v->u.map.keys->u.tensor) : NULL;
+	bool strings = *n && v->u.map.keys->dtype == TCC_STRING;
+	for (uint64_t i = 0; k && i < *n; i++)
+		k[i] = strings ? (Key){.s = ((const TccStr *)data)[i], .at = i}
+		               : (Key){.i = tcc_element_int(v->u.map.keys->dtype, data, i), .at = i};
+	if (k)
+		qsort(k, *n, sizeof *k, strings ? by_string : by_number);
+	return k;
+}
+
+int64_t do_map_len(TccContext *ctx, const int64_t *a)
+{
+	const TccValue *v = value_of(ctx, a[1]);
+	int64_t n = v->kind == TCC_MAP ? (int64_t)tcc_tensor_count(&v->u.map.keys->u.tensor) : 0;
+	return host_deliver(ctx, a[0], &n, sizeof n);
+}
+
+/* Elements of one of a map's two tensors, in the order of the keys. */
+static int64_t map_part(TccContext *ctx, int64_t dst, const TccValue *v, const TccValue *from)
+{
+	uint64_t n, unit;
+	const Key *k = sorted_keys(ctx, v, &n);
+	uint32_t dtype = ctx->inst->buffers[dst].dtype;
+	if (!k)
+		return 0;
+	if (from->kind != TCC_TENSOR || from->dtype != dtype || tcc_tensor_count(&from->u.tensor) != n)
+		return host_fail(ctx, "a map is not of the type that the model expects");
+	unit = unit_of(dtype);
+	uint8_t *to = dtype == TCC_STRING ? (uint8_t *)host_result(ctx, dst, (int64_t)n)
+	                                  : tcc_run_alloc(ctx, n * unit, true);
+	for (uint64_t i = 0; to && i < n; i++)
+		memcpy(to + i * unit, (const uint8_t *)tcc_tensor_data(&from->u.tensor) + k[i].at * unit, unit);
+	return dtype == TCC_STRING ? 0 : host_deliver(ctx, dst, to, n * unit);
+}
+
+int64_t do_map_keys(TccContext *ctx, const int64_t *a)
+{
+	const TccValue *v = value_of(ctx, a[1]);
+	return map_part(ctx, a[0], v, v->u.map.keys);
+}
+
+int64_t do_map_values(TccContext *ctx, const int64_t *a)
+{
+	const TccValue *v = value_of(ctx, a[1]);
+	return map_part(ctx, a[0], v, v->u.map.values);
+}
+
 /* --- the table --------------------------------------------------------------------------- */
 
 static int64_t (*const routines[])(TccContext *, const int64_t *) = {
-#define ROUTINE(name, args) [TCC_HOST_##name] = do_##name,
+#define ROUTINE(name, lib, args) [TCC_HOST_##name] = do_##name,
 	TCC_HOST(ROUTINE)
 #undef ROUTINE
 };
 
 int64_t tcc_host_call(TccContext *ctx, int64_t fn, const int64_t *args)
 {
-	if (fn < 0 || fn >= TCC_NHOST)
+	if (fn < 0 || fn >= TCC_NHOST || !routines[fn])
 		return host_fail(ctx, "the model calls a routine that this runtime does not have");
 	int64_t v = routines[fn](ctx, args);
 	return ctx->run.status ? 0 : v;

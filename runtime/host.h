@@ -4,7 +4,11 @@
 
 #include "rt.h"
 
-#define DECLARE(name, args) int64_t do_##name(TccContext *, const int64_t *);
+/* Weak where a library is needed, so that a program carries only those that its link asks for. */
+#define TCC_LIB_core
+#define TCC_LIB_unicode __attribute__((weak))
+#define TCC_LIB_regex   __attribute__((weak))
+#define DECLARE(name, lib, args) TCC_LIB_##lib int64_t do_##name(TccContext *, const int64_t *);
 TCC_HOST(DECLARE)
 #undef DECLARE
 
@@ -13,6 +17,12 @@ int64_t host_fail(TccContext *ctx, const char *what);   /* sets the run's error;
 int64_t host_deliver(TccContext *ctx, int64_t dst, const void *from, uint64_t bytes);
 /* What a kernel left in a buffer, where the host can read it; NULL after an error. */
 const void *host_bytes(TccContext *ctx, int64_t buffer, uint64_t bytes);
+
+/* An empty result buffer of n strings; NULL after an error. */
+static inline TccStr *host_result(TccContext *ctx, int64_t dst, int64_t n)
+{
+	return tcc_slot_fit(ctx, dst, (uint64_t)n * sizeof(TccStr)) ? NULL : (TccStr *)(void *)ctx->slots[dst].p;
+}
 
 static inline const TccStr *host_strings(const TccContext *ctx, int64_t buffer)
 {

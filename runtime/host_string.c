@@ -134,6 +134,7 @@ static bool parse(TccStr s, uint32_t dtype, void *to)
 	case TCC_F32: *(float *)to = strtof(buf, &end); break;
 	case TCC_F64: *(double *)to = strtod(buf, &end); break;
 	case TCC_I64: *(int64_t *)to = strtoll(buf, &end, 10); break;
+	case TCC_U64: *(uint64_t *)to = strtoull(buf, &end, 10); break;
 	default: return false;
 	}
 	return end != buf && !*end;
@@ -208,5 +209,82 @@ int64_t do_str_format(TccContext *ctx, const int64_t *a)
 		r[i] = (TccStr){to, n};
 	}
 	c_locale_end(l);
+	return 0;
+}
+
+/* --- parts ------------------------------------------------------------------------------------ */
+
+/* Bytes of the white space character at p (as Unicode has it), 0 if there is none. */
+static uint64_t space_at(const char *p, const char *end)
+{
+	const unsigned char *u = (const unsigned char *)p;
+	if (p < end && (*u == ' ' || (*u >= 9 && *u <= 13) || (*u >= 0x1c && *u <= 0x1f)))
+		return 1;
+	if (end - p >= 2 && u[0] == 0xc2 && (u[1] == 0x85 || u[1] == 0xa0))
+		return 2;
+	if (end - p < 3)
+		return 0;
+	uint32_t c = (uint32_t)u[0] << 16 | (uint32_t)u[1] << 8 | u[2];
+	bool yes = c == 0xe19a80 || (c >= 0xe28080 && c <= 0xe2808a) || c == 0xe280a8 || c == 0xe280a9 ||
+	           c == 0xe280af || c == 0xe2819f || c == 0xe38080;
+	return yes ? 3 : 0;
+}
+
+static const char *skip_space(const char *p, const char *end)
+{
+	for (uint64_t n; (n = space_at(p, end)) > 0;)
+		p += n;
+	return p;
+}
+
+/* The next part of [*p, end); *p moves behind the delimiter. last: all that is left. False: none. */
+static bool next_part(const char **p, const char *end, TccStr by, bool last, TccStr *part)
+{
+	const char *b = by.size ? *p : skip_space(*p, end), *e = b;
+	if (by.size ? !b : b == end)
+		return false;
+	if (by.size) {
+		e = last ? NULL : memmem(b, (size_t)(end - b), by.data, by.size);
+		*p = e ? e + by.size : NULL;
+		e = e ? e : end;
+	} else {
+		while (e < end && (last || !space_at(e, end)))
+			e++;
+		*p = e;
+	}
+	*part = (TccStr){(char *)b, (uint64_t)(e - b)};
+	return true;
+}
+
+/* How many parts; to: at most `width` of them. */
+static int64_t parts(TccStr s, TccStr by, int64_t most, TccStr *to, int64_t width)
+{
+	static const char nothing[1];
+	const char *p = s.size ? s.data : nothing, *end = p + s.size;
+	int64_t n = 0;
+	for (TccStr one; next_part(&p, end, by, n == most, &one); n++)
+		if (to && n < width)
+			to[n] = one;
+	return n;
+}
+
+int64_t do_str_parts(TccContext *ctx, const int64_t *a)
+{
+	const TccStr *x = host_strings(ctx, a[1]), *by = host_strings(ctx, a[3]);
+	int64_t *r = tcc_run_alloc(ctx, (uint64_t)a[2] * sizeof *r, true);
+	for (int64_t i = 0; r && i < a[2]; i++)
+		r[i] = parts(x[i], *by, a[4], NULL, 0);
+	return host_deliver(ctx, a[0], r, (uint64_t)a[2] * sizeof *r);
+}
+
+int64_t do_str_split(TccContext *ctx, const int64_t *a)
+{
+	const TccStr *x = host_strings(ctx, a[1]), *by = host_strings(ctx, a[3]);
+	TccStr *r = host_result(ctx, a[0], a[2] * a[5]);
+	if (!r)
+		return 0;
+	memset(r, 0, (uint64_t)(a[2] * a[5]) * sizeof *r);
+	for (int64_t i = 0; i < a[2]; i++)
+		parts(x[i], *by, a[4], r + i * a[5], a[5]);
 	return 0;
 }

@@ -26,25 +26,21 @@ map(Build *b, Node *(*f)(Build *, Node **))
 	return body ? t_tensor(b->m, rank, axes, body) : NULL;
 }
 
+/* The same for strings: a routine of the runtime, whose operands are of one size or single elements. */
 Node *
-host_op(Build *b, const char *name, const char *args, const Type *type, int nin, Node *const *in)
-{
-	b->attrs = attrs_add(b->m, b->attrs, (Attr){.name = "args", .kind = A_STR, .s = args});
-	return node_make(b->m,
-		(Node){.op = core_op(O_HOST), .type = type, .nin = nin, .in = (Node **)in,
-		.attrs = b->attrs, .name = intern(b->m, name), .loc = b->loc});
-}
-
-/* The same for strings: a routine of the runtime. */
-static Node *
 string_map(Build *b, const char *name, const char *args, DType result)
 {
-	Node *dims[MAX_RANK];
-	int rank;
+	Node *dims[MAX_RANK], *axes[MAX_RANK], **in = NEWN(b->m, Node *, b->nin + 1);
+	int rank, i;
 
 	if (!dims_broadcast(b->m, b->nin, b->in, &rank, dims, b->loc))
 		return NULL;
-	return host_op(b, name, args, ty_tensor(b->m, result, rank, dims), b->nin, b->in);
+	for (i = 0; i < b->nin; i++) {
+		axes_new(b->m, rank, dims, axes);
+		in[i] = is_intv(numel(b->m, b->in[i]), 1) ? b->in[i]
+			: t_tensor(b->m, rank, axes, x_bread(b->m, b->in[i], rank, axes));
+	}
+	return t_host(b->m, name, args, ty_tensor(b->m, result, rank, dims), b->nin, in);
 }
 
 /* ---- several operands ------------------------------------------------------------------------ */
@@ -259,9 +255,16 @@ cast_tensor(Build *b, DType to)
 		return unsupported(b, "complex numbers cannot be cast");
 	if (from == to)
 		return x;
-	if (to == DT_STRING || from == DT_STRING)
-		return host_op(b, to == DT_STRING ? "str_format" : "str_parse", "d 0 N",
-			ty_tensor(b->m, to, rank_of(x), x->type->dims), 1, &x);
+	if (to == DT_STRING)
+		return t_host(b->m, "str_format", "d 0 N", ty_tensor(b->m, to, rank_of(x), x->type->dims), 1, &x);
+	if (from == DT_STRING) {                 /* numbers narrower than these by way of them */
+		from = dt_float(to) ? to == DT_F32 ? to : DT_F64 : to == DT_U64 ? to : DT_I64;
+		if (!dt_float(to) && !dt_int(to))
+			return unsupported(b, "strings cannot be cast to %s", dtypes[to].text);
+		x = t_host(b->m, "str_parse", "d 0 N", ty_tensor(b->m, from, rank_of(x), x->type->dims), 1, &x);
+		if (from == to)
+			return x;
+	}
 	axes_new(b->m, rank_of(x), x->type->dims, axes);
 	return t_tensor(b->m, rank_of(x), axes, cast_to(b, to, x_read(b->m, x, axes)));
 }

@@ -369,7 +369,7 @@ find_in(Build *b, Node *x, Node *table)
 	int rank = rank_of(x);
 
 	if (dtype_of(x) == DT_STRING)
-		return host_op(b, "str_find", "d 0 N 1 N1", ty_tensor(m, DT_I64, rank, x->type->dims), 2, (Node *[]){x, table});
+		return t_host(b->m, "str_find", "d 0 N 1 N1", ty_tensor(m, DT_I64, rank, x->type->dims), 2, (Node *[]){x, table});
 	axes_new(m, rank, x->type->dims, axes);
 	e = x_cast(m, dtype_of(table), x_read(m, x, axes));
 	t = x_read(m, table, &k);
@@ -380,15 +380,21 @@ find_in(Build *b, Node *x, Node *table)
 	return t_tensor(m, rank, axes, x_select(m, x_eq(m, e, none), x_int(m, DT_I64, -1), e));
 }
 
-static Node *
+Node *
+string_const(Module *m, int rank, int64_t n, const char *const *s)
+{
+	Data *p = data_new(m, DT_STRING, n, NULL);
+
+	p->strings = arena_dup(m->arena, s, sizeof *s * (size_t)n);
+	p->hash = hash_strings(n, s);
+	return t_const(m, DT_STRING, rank, &n, p);
+}
+
+Node *
 one_string(Build *b, const char *s)
 {
-	Data *p = data_new(b->m, DT_STRING, 1, NULL);
-
 	s = intern(b->m, s);
-	p->strings = arena_dup(b->m->arena, &s, sizeof s);
-	p->hash = hash_strings(1, &s);
-	return t_const(b->m, DT_STRING, 0, NULL, p);
+	return string_const(b->m, 0, 1, &s);
 }
 
 /* values[found], or the default (rank 0) where found is -1. */
@@ -506,7 +512,7 @@ build_zip_map(Build *b)
 	require(m, x_eq(m, dim_of(x, 1), dim_of(keys, 0)), b->loc, "%s scores for %s labels", expr_print(m, dim_of(x, 1)),
 		expr_print(m, dim_of(keys, 0)));
 	map = ty_of(m, T_MAP, dtype_of(keys), ty_tensor(m, DT_F32, 0, NULL));
-	return host_op(b, "zipmap", "d 0 1 n10 n11", ty_of(m, T_SEQ, DT_NONE, map), 2, (Node *[]){keys, x});
+	return t_host(b->m, "zipmap", "d 0 1 n10 n11", ty_of(m, T_SEQ, DT_NONE, map), 2, (Node *[]){keys, x});
 }
 
 /* ---- linear models ----------------------------------------------------------------------------------------- */

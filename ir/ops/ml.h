@@ -24,6 +24,8 @@ Node *ml_coefficients(Build *, int64_t k);               /* the attribute, [k, f
 Node *ml_by_argmax(Build *, Node *labels, Node *scores, Node *final);
 /* An attribute of floats or ints as a constant of the given dims; NULL if it is absent or empty. */
 Node *attr_const(Build *, const char *name, DType, int rank, const int64_t *dims);
+Node *string_const(Module *, int rank, int64_t n, const char *const *);   /* [n], or of rank 0 */
+Node *one_string(Build *, const char *);                 /* of rank 0 */
 int attr_len(const Build *, const char *name);
 
 #endif

@@ -6,7 +6,8 @@
 
 extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[], ops_random[],
 	ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_rnn[], ops_attention[],
-	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[], ops_sequence[];
+	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[], ops_sequence[],
+	ops_text[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -19,8 +20,8 @@ extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_co
  * scalar per dimension (a constant where the axes are). all_if_empty: no axes means all of them.
  */
 bool axes_mask(Build *, Node *operand, const char *attr, int rank, bool all_if_empty, Node **on);
-/* A routine of the runtime; args is how its arguments come about (opt/plan.c, run_host). */
-Node *host_op(Build *, const char *name, const char *args, const Type *, int nin, Node *const *in);
+/* A routine of the runtime applied element by element, with broadcasting: args has SK for each operand K. */
+Node *string_map(Build *, const char *name, const char *args, DType result);
 /* An axis attribute made nonnegative; reports one out of range. -1 on error. */
 int axis_attr(Build *, const char *name, int rank);
 

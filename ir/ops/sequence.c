@@ -37,15 +37,6 @@ stacked(Node *x)
 	return d->code == O_HOST && !strcmp(d->name, "seq_split") && attr_find(d->attrs, "stack") ? d->in[0] : NULL;
 }
 
-static Node *
-routine(Module *m, const char *name, const char *args, const Type *type, int nin, Node *const *in)
-{
-	Attr a = {.name = "args", .kind = A_STR, .s = args};
-
-	return node_make(m, (Node){.op = core_op(O_HOST), .type = type, .nin = nin, .in = (Node **)in,
-		.attrs = attrs_add(m, NULL, a), .name = intern(m, name), .loc = m->building});
-}
-
 Node *
 seq_unstack(Module *m, Node *t)
 {
@@ -77,7 +68,7 @@ seq_append(Module *m, Node *seq, Node *t)
 		all[n] = t;
 		return seq_value(m, ty_of(m, T_SEQ, DT_NONE, new), n + 1, all);
 	}
-	return routine(m, "seq_insert", arena_printf(m->arena, "d 0 #%lld 1 R1", (long long)INT64_MAX),
+	return t_host(m, "seq_insert", arena_printf(m->arena, "d 0 #%lld 1 R1", (long long)INT64_MAX),
 		ty_of(m, T_SEQ, DT_NONE, ty_join(m, old, new)), 2, (Node *[]){seq, t});
 }
 
@@ -151,7 +142,7 @@ build_insert(Build *b)
 	}
 	if (!b->in[2])
 		return seq_append(m, seq, t);
-	return routine(m, "seq_insert", "d 0 =2 1 R1", ty_of(m, T_SEQ, DT_NONE, new), 3,
+	return t_host(m, "seq_insert", "d 0 =2 1 R1", ty_of(m, T_SEQ, DT_NONE, new), 3,
 		(Node *[]){seq, t, b->in[2]});
 }
 
@@ -175,8 +166,8 @@ build_erase(Build *b)
 		}
 	}
 	if (!b->in[1])
-		return routine(m, "seq_erase", "d 0 #-1", seq->type, 1, &seq);
-	return routine(m, "seq_erase", "d 0 =1", seq->type, 2, (Node *[]){seq, b->in[1]});
+		return t_host(m, "seq_erase", "d 0 #-1", seq->type, 1, &seq);
+	return t_host(m, "seq_erase", "d 0 =1", seq->type, 2, (Node *[]){seq, b->in[1]});
 }
 
 /* ---- elements ----------------------------------------------------------------------------------- */
@@ -199,13 +190,13 @@ taken(Build *b, const char *shape, const char *shape_args, const char *get, cons
 			"elements in the model");
 	for (i = 0; i < t->rank; i++)
 		want = arena_printf(m->arena, "%s #%lld", want, (long long)t->dims[i]->num.i);
-	sizes = routine(m, shape, want, ty_tensor(m, DT_I64, 1, &len), extra ? 2 : 1, in);
+	sizes = t_host(m, shape, want, ty_tensor(m, DT_I64, 1, &len), extra ? 2 : 1, in);
 	for (i = 0; i < t->rank; i++) {
 		at = x_idx(m, i);
 		dims[i] = is_intv(t->dims[i], -1) ? extent(m, x_cast(m, DT_INDEX, x_read(m, sizes, &at))) : t->dims[i];
 	}
 	in[extra ? 2 : 1] = sizes;               /* checked before it is taken */
-	return routine(m, get, args, ty_tensor(m, t->dtype, t->rank, dims), extra ? 3 : 2, in);
+	return t_host(m, get, args, ty_tensor(m, t->dtype, t->rank, dims), extra ? 3 : 2, in);
 }
 
 /* Slice i of x along the first axis. */
@@ -272,7 +263,7 @@ build_length(Build *b)
 		return t_scalar_expr(m, DT_I64, dim_of(x, 0));
 	if (seq_elems(b->in[0], &n, &e))
 		return t_scalar(m, DT_I64, (Num){.i = n});
-	return routine(m, "seq_len", "d 0", ty_tensor(m, DT_I64, 0, NULL), 1, b->in);
+	return t_host(m, "seq_len", "d 0", ty_tensor(m, DT_I64, 0, NULL), 1, b->in);
 }
 
 /* ---- splitting and joining ----------------------------------------------------------------------- */
@@ -308,7 +299,7 @@ build_split_to_sequence(Build *b)
 				dims[k++] = i != axis ? dim_of(x, i) : is_intv(dim_of(x, i), 1) || (one && size == 1) ? len : x_idx(m, -1);
 		if (!split)
 			split = t_ints(m, 1, &size);
-		return routine(m, "seq_split", arena_printf(m->arena, "d 0 #%d #%d 1 %s R0", axis, keep, lone ? "#-1" : "N1"),
+		return t_host(m, "seq_split", arena_printf(m->arena, "d 0 #%d #%d 1 %s R0", axis, keep, lone ? "#-1" : "N1"),
 			ty_of(m, T_SEQ, DT_NONE, ty_element(m, ty_tensor(m, dtype_of(x), k, dims))), 2, (Node *[]){x, split});
 	}
 	if (!r)
@@ -395,13 +386,13 @@ build_concat_from_sequence(Build *b)
 	if (known)
 		return concat_known(b, n, e, (int)axis, fresh);
 	len = x_idx(m, rank + fresh);
-	sizes = routine(m, "seq_cat_shape", arena_printf(m->arena, "d 0 #%d #%d #%d", (int)axis, (int)fresh, rank),
+	sizes = t_host(m, "seq_cat_shape", arena_printf(m->arena, "d 0 #%d #%d #%d", (int)axis, (int)fresh, rank),
 		ty_tensor(m, DT_I64, 1, &len), 1, &seq);
 	for (i = 0; i < rank + fresh; i++) {
 		Node *at = x_idx(m, i);
 		dims[i] = extent(m, x_cast(m, DT_INDEX, x_read(m, sizes, &at)));
 	}
-	return routine(m, "seq_cat", arena_printf(m->arena, "d 0 #%d #%d", (int)axis, (int)fresh),
+	return t_host(m, "seq_cat", arena_printf(m->arena, "d 0 #%d #%d", (int)axis, (int)fresh),
 		ty_tensor(m, t->dtype, rank + (int)fresh, dims), 2, (Node *[]){seq, sizes});
 }
 
@@ -429,7 +420,7 @@ build_has_element(Build *b)
 	int n;
 
 	if (x && x->type->kind == T_OPTIONAL && !seq_elems(x, &n, &e))
-		return routine(m, "value_has", "d 0", ty_tensor(m, DT_BOOL, 0, NULL), 1, &x);
+		return t_host(m, "value_has", "d 0", ty_tensor(m, DT_BOOL, 0, NULL), 1, &x);
 	return t_scalar(m, DT_BOOL, (Num){.i = x && (x->type->kind != T_OPTIONAL || n)});
 }
 
@@ -447,7 +438,7 @@ build_get_element(Build *b)
 		return n ? e[0] : fail(b, "the optional value is absent");
 	t = x->type->elem[0];
 	if (t->kind != T_TENSOR)
-		return routine(m, "value_take", "d 0", t, 1, &x);
+		return t_host(m, "value_take", "d 0", t, 1, &x);
 	return taken(b, "value_shape", "d 0", "value_get", "v 0", t, x, NULL);
 }
 

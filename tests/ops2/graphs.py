@@ -182,6 +182,104 @@ def sequences():
     }""", [Optional(f(3))])
 
 
+def strings():
+    words = s("ab", "", "ab", "Zürich straße", "x  y\tz ", "ab,cd,,e")
+    case("str_moves", """g (string[6] x, int64[K] at, bool[6] c) => (string[2,3] r, string[3,2] t, string[K] g, string[9] cat,
+            string[?] some, string[2,6] tile, string[6] w, string[4] sl, string[3,6] e, string[6] id) {
+        shape = Constant <value_ints = [2, 3]> ()
+        r = Reshape(x, shape)
+        t = Transpose(r)
+        g = Gather(x, at)
+        three = Constant <value_ints = [3]> ()
+        zero = Constant <value_ints = [0]> ()
+        head = Slice(x, zero, three)
+        cat = Concat <axis = 0> (head, x)
+        some = Compress <axis = 0> (x, c)
+        two = Constant <value_ints = [2, 1]> ()
+        flat = Unsqueeze(x, zero)
+        tile = Tile(flat, two)
+        one = Constant <value = string {"one"}> ()
+        w = Where(c, x, one)
+        four = Constant <value_ints = [4]> ()
+        sl = Slice(x, m1, m5, zero, m1)
+        es = Constant <value_ints = [3, 6]> ()
+        e = Expand(x, es)
+        id = Identity(x)
+    }""".replace("e = Expand(x, es)", """e = Expand(x, es)
+        m1 = Constant <value_ints = [-1]> ()
+        m5 = Constant <value_ints = [-5]> ()"""), [words, i64(-1, 0, 2), np.array([1, 0, 0, 1, 1, 0], bool)])
+    case("str_concat", """g (string[2,1] a, string[1,3] b, string[3] c) => (string[2,3] y, string[2,3] z) {
+        y = StringConcat(a, b)
+        z = StringConcat(y, c)
+    }""", [s("a", "").reshape(2, 1), s("x", "y", "").reshape(1, 3), s("1", "2", "3")], opset=20)
+    case("str_equal_broadcast", """g (string[2,1] a, string[1,3] b) => (bool[2,3] y) { y = Equal(a, b) }""",
+         [s("a", "b").reshape(2, 1), s("a", "b", "c").reshape(1, 3)], [np.array([[1, 0, 0], [0, 1, 0]], bool)], opset=19)
+    for n, kw, want in (
+            ("space", "", [p.split() for p in words]),
+            ("most", "<maxsplit = 1>", [p.split(None, 1) for p in words]),
+            ("comma", '<delimiter = ","', [p.split(",") for p in words]),
+            ("comma_most", '<delimiter = ",", maxsplit = 2', [p.split(",", 2) for p in words])):
+        kw += ">" if kw and kw[-1] != ">" else ""
+        width = max(map(len, want))
+        case("str_split_" + n, f"g (string[6] x) => (string[6,?] y, int64[6] n) {{ y, n = StringSplit {kw} (x) }}", [words],
+             [np.array([p + [""] * (width - len(p)) for p in want], object), i64(*map(len, want))], opset=20)
+    case("str_normalize", """g (string[1,6] x) => (string[1,?] y) {
+        y = StringNormalizer <case_change_action = "UPPER", is_case_sensitive = 0, stopwords = ["AB"]> (x)
+    }""", [words.reshape(1, 6)], [s(*[w.upper() for w in words if w != "ab"]).reshape(1, 4)])
+    case("str_normalize_turkish", """g (string[2] x) => (string[?] y) {
+        y = StringNormalizer <case_change_action = "UPPER", locale = "tr_TR"> (x)
+    }""", [s("istanbul", "ışık")], [s("İSTANBUL", "IŞIK")])
+    case("str_regex", """g (string[6] x) => (bool[6] a, bool[6] b) {
+        a = RegexFullMatch <pattern = "[a-z]*"> (x)
+        b = RegexFullMatch <pattern = "(a|ab)(,?\\\\w*)*"> (x)
+    }""".replace("\\\\\\\\", "\\\\"), [words], [np.array([1, 1, 1, 0, 0, 0], bool), np.array([1, 0, 1, 0, 0, 1], bool)], opset=20)
+    case("str_casts", """g (string[5] x, float[4] f, int64[2] i, double[2] d) => (float[5] a, double[5] b, int64[2] n, string[4] fs,
+            string[2] is, string[2] ds, float16[5] h, int32[2] k) {
+        a = Cast <to = 1> (x)
+        b = Cast <to = 11> (x)
+        is = Cast <to = 8> (i)
+        n = Cast <to = 7> (is)
+        fs = Cast <to = 8> (f)
+        ds = Cast <to = 8> (d)
+        h = Cast <to = 10> (x)
+        k = Cast <to = 6> (is)
+    }""", [s("1.5", "-2e3", "INF", "-INF", "0.1"), np.array([1, 0.1, 1e20, -3.25], np.float32), i64(7, -9),
+           np.array([0.1, 1e-7])],
+         [np.array([1.5, -2e3, np.inf, -np.inf, 0.1], np.float32), np.array([1.5, -2e3, np.inf, -np.inf, 0.1]), i64(7, -9),
+          s("1.0", "0.1", "1e+20", "-3.25"), s("7", "-9"), s("0.1", "1e-07"),
+          np.array([1.5, -2e3, np.inf, -np.inf, 0.1], np.float16), np.array([7, -9], np.int32)])
+    for mode in ("TF", "IDF", "TFIDF"):
+        case("str_tfidf_" + mode, f"""g (string[2,8] x) => (float[2,7] y) {{
+            y = TfIdfVectorizer <mode = "{mode}", min_gram_length = 1, max_gram_length = 3, max_skip_count = 2,
+                ngram_counts = [0, 3, 9], ngram_indexes = [0, 1, 2, 3, 4, 5, 6], weights = [1.0, 2.0, 3.0, 4.0, 0.5, 0.25, 7.0],
+                pool_strings = ["a", "b", "c", "a", "b", "b", "c", "c", "a", "a", "b", "c"]> (x)
+        }}""", [np.array([list("abcabcab"), list("cxbaaacb")], object)])
+    case("int_tfidf", """g (int32[9] x) => (float[5] y) {
+        y = TfIdfVectorizer <mode = "TF", min_gram_length = 2, max_gram_length = 2, max_skip_count = 1,
+            ngram_counts = [0, 2], ngram_indexes = [0, 1, 4, 2], pool_int64s = [5, 7, 5, 7, 7, 5]> (x)
+    }""".replace("[0, 1, 4, 2]", "[0, 1, 4, 2]"), [np.array([5, 7, 7, 5, 5, 7, 1, 5, 7], np.int32)])
+    ms = [("com.microsoft", 1)]
+    for n, kw in (("chars", 'separators = [""], mark = 0'), ("chars_marked", 'separators = [""], mark = 1'),
+                  ("by_space", 'separators = [" ", ","], mark = 1'), ("by_class", 'separators = ["[,\\\\s]+"], mark = 0'),
+                  ("exp", 'tokenexp = "[a-z]+", mark = 1'), ("exp_long", 'tokenexp = "a|ab|cd", mark = 0')):
+        least = 2 if "by" in n else 1
+        case("tokenizer_" + n, f"""g (string[6] x) => (string[6,?] y) {{
+            y = com.microsoft.Tokenizer <mincharnum = {least}, pad_value = "#", {kw}> (x)
+        }}""", [words], domains=ms)
+    case("str_loop", """g (int64 n, string[2] x) => (string[2] y, string[?,2] all) {
+        go = Constant <value = bool {1}> ()
+        y, all = Loop (n, go, x) <body = b (int64 i, bool c, string[2] v) => (bool c2, string[2] v2, string[2] s) {
+            c2 = Identity(c)
+            at = Constant <value_ints = [1, 0]> ()
+            v2 = Gather(v, at)
+            s = Identity(v)
+        }>
+    }""", [i64(3).reshape(()), s("p", "q")])
+    case("str_if", """g (bool c, string[2] x, string[3] z) => (string[?] y) {
+        y = If (c) <then_branch = t () => (string[?] a) { a = Identity(x) }, else_branch = e () => (string[?] b) { b = Identity(z) }>
+    }""", [np.array(False), s("p", "q"), s("u", "v", "w")])
+
+
 os.makedirs(out)
-for part in sys.argv[2:] or ["sequences"]:
+for part in sys.argv[2:] or ["sequences", "strings"]:
     globals()[part]()
