@@ -21,6 +21,10 @@ struct Env {
 	Env *up;
 };
 
+/* Which branch an If takes that is open: its branches differ in rank. */
+typedef struct Choice Choice;
+struct Choice { const OnnxNode *node; bool yes; const Choice *next; };
+
 typedef struct Import {
 	OnnxModel *om;
 	Module *m;
@@ -29,6 +33,9 @@ typedef struct Import {
 	int64_t *work;   /* nodes imported: bodies within bodies are made several times */
 	int forks;       /* attempts around this one: see choose_branch */
 	bool settled;    /* no choice was found: the row may say what is wrong */
+	const Choice *choices;
+	const OnnxNode *open;   /* the open If that stopped an import, and its condition */
+	Node *open_cond;
 } Import;
 
 enum { MAX_WORK = 4 * ONNX_MAX_NODES };
@@ -210,7 +217,7 @@ static bool all_attrs(Import *im, const Form *f, const Op *op, const Attr **list
 
 /* ---- regions -------------------------------------------------------------------------------- */
 
-static void import_nodes(Import *, const OnnxGraph *, Env *);
+static bool import_from(Import *, const OnnxGraph *, Env *, int first, bool inlined);
 
 static bool bind_initializers(Import *im, const OnnxGraph *g, Env *e)
 {
@@ -301,7 +308,7 @@ static Region *import_region(Import *im, const OnnxGraph *g, Env *up, const Body
 	r->nparams = n;
 	if (!bind_initializers(im, g, &e))
 		return NULL;
-	import_nodes(im, g, &e);
+	import_from(im, g, &e, 0, false);
 	return add_results(im, g, &e, r) ? r : NULL;
 }
 
@@ -665,7 +672,7 @@ static bool ranks_differ(const Region *a, const Region *b)
 	return false;
 }
 
-/* *fork: it is an If whose branches differ in rank, and nothing was made. */
+/* *fork: it is an open If, and nothing was made. */
 static Node *make_node(Import *im, Form *f, Env *e, bool *fork)
 {
 	const Attr *attrs;
@@ -684,6 +691,8 @@ static Node *make_node(Import *im, Form *f, Env *e, bool *fork)
 		&& ranks_differ(regions[0], regions[1]);
 	if (*fork) {
 		im->m->requires.n = conditions;
+		im->open = f->node;
+		im->open_cond = f->in[0];
 		return NULL;
 	}
 	return ok ? graph_op(im->m, op, f->nin, f->in, attrs, f->nout, nregions, regions, f->loc) : NULL;
@@ -704,8 +713,12 @@ static const OnnxGraph *branch_of(const OnnxNode *n, bool yes)
 static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
 {
 	Node *zero[MAX_RANK];
+	const Choice *c;
 	int64_t v;
 
+	for (c = im->choices; c; c = c->next)
+		if (c->node == n)
+			return branch_of(n, c->yes);
 	if (*n->domain || strcmp(n->op, "If") || !cond || cond->type->kind != T_TENSOR
 			|| dtype_of(cond) != DT_BOOL)
 		return NULL;
@@ -720,16 +733,19 @@ static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
 	return g && g->nin == 0 ? g : NULL;
 }
 
-static void import_branch(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
+/* False: an If in it is open. */
+static bool import_branch(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
 {
 	Env inner = { .up = e };
 
 	bind_initializers(im, g, &inner);
-	import_nodes(im, g, &inner);
+	if (!import_from(im, g, &inner, 0, true))
+		return false;
 	for (int i = 0; i < n->nout; i++)
 		bind(im, e, n->out[i], i < g->nout ? lookup(&inner, g->out[i].name) : NULL);
 	if (n->nout > g->nout)
 		node_error(im->om, n, X_INVALID, "it has %d outputs, its %s %d", n->nout, g->attr, g->nout);
+	return true;
 }
 
 /* ---- graphs --------------------------------------------------------------------------------- */
@@ -770,7 +786,7 @@ static void bind_results(Import *im, const OnnxNode *n, Node *r, Env *e)
 	}
 }
 
-/* False if it is a fork: an If whose branches differ in rank. */
+/* False if it is an open If, or holds one. */
 static bool import_node(Import *im, const OnnxNode *n, Env *e)
 {
 	Node **in = NEWN(im->m, Node *, n->nin + 1);
@@ -786,10 +802,8 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 		return true;
 	}
 	const OnnxGraph *branch = poisoned || !n->nin ? NULL : taken_branch(im, n, in[0]);
-	if (branch) {
-		import_branch(im, n, branch, e);
-		return true;
-	}
+	if (branch)
+		return import_branch(im, n, branch, e);
 	if (!row_of(n->domain, upgraded_name(n))) {
 		note_missing(im, n);
 		poisoned = true;
@@ -810,7 +824,8 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
  * Exporters write "squeeze if this dimension is 1" as an If whose branches differ in rank, followed
  * by nodes that only one of the ranks suits. Where the condition depends on the inputs' shapes
  * alone and exactly one branch lets the rest of the graph be made, that branch is taken and its
- * condition becomes a requirement, checked at entry.
+ * condition becomes a requirement, checked at entry. Where both do, and the outputs' ranks agree, the
+ * rest is made for each.
  */
 enum { MAX_FORKS = 6 };
 
@@ -832,13 +847,17 @@ static bool of_shapes(Module *m, Node *cond)
 	return ok;
 }
 
-static void import_from(Import *, const OnnxGraph *, Env *, int first);
-
-/* Can the graph from node `at` on be made if the branch is taken? */
-static bool try_branch(Import *im, const OnnxGraph *g, Env *e, int at, bool yes)
+/*
+ * The graph from node `at` on with that branch of the open If taken, as a region that gives the graph's
+ * outputs. Made without a sound; NULL if it cannot be made. What it requires holds under the condition.
+ */
+static Region *rest_of(Import *im, const OnnxGraph *g, Env *e, int at, bool yes)
 {
 	Diag *d = im->om->diag, quiet = *d;
 	Import attempt = *im;
+	Env inner = { .up = e };
+	Region *r = region_new(im->m, yes ? "then_branch" : "else_branch");
+	Choice choice = { im->open, yes, im->choices };
 	int conditions = im->m->requires.n;
 
 	quiet.out = NULL;
@@ -848,50 +867,75 @@ static bool try_branch(Import *im, const OnnxGraph *g, Env *e, int at, bool yes)
 	attempt.order = (Vec){ 0 };
 	attempt.forks++;
 	im->om->diag = im->m->diag = &quiet;
-	import_branch(&attempt, g->node[at], branch_of(g->node[at], yes), e);
-	import_from(&attempt, g, e, at + 1);
+	attempt.choices = &choice;
+	bool ok = import_from(&attempt, g, &inner, at, false) && add_results(&attempt, g, &inner, r);
 	im->om->diag = im->m->diag = d;
-	im->m->requires.n = conditions;
-	return quiet.errors == d->errors;
+	region_requires(im->m, conditions, im->open_cond, yes);
+	return ok && attempt.order.n == 0 && quiet.errors == d->errors ? r : NULL;
 }
 
-static void choose_branch(Import *im, const OnnxGraph *g, Env *e, int at)
+/* Both ways lead to outputs of the same ranks: the rest of the graph becomes an If itself. */
+static bool bind_both(Import *im, const OnnxGraph *g, Env *e, int at, Region **rest)
 {
-	const OnnxNode *n = g->node[at];
+	if (ranks_differ(rest[0], rest[1]))
+		return false;
+	Node *r = graph_op(im->m, row_of("", "If"), 1, &im->open_cond, NULL, g->nout, 2, rest,
+		node_loc(im->om, g->node[at]));
+	for (int i = 0; i < g->nout; i++)
+		bind(im, e, g->out[i].name, r ? t_result(im->m, r, i) : NULL);
+	return true;
+}
+
+typedef enum Chosen { CHOSEN_NONE, CHOSEN_ONE, CHOSEN_BOTH } Chosen;
+
+/* Node `at` is or holds an open If. ONE: the choice is noted and the node can be made; BOTH: all is. */
+static Chosen choose_branch(Import *im, const OnnxGraph *g, Env *e, int at)
+{
 	Module *m = im->m;
-	Node *zero[MAX_RANK], *cond = lookup(e, n->in[0]);
+	Node *zero[MAX_RANK], *cond;
+	Region *rest[2] = { NULL, NULL };
+	int conditions = m->requires.n;
 
 	for (int i = 0; i < MAX_RANK; i++)
 		zero[i] = x_idx(m, 0);
-	cond = x_read(m, cond, zero);
-	bool may = im->forks < MAX_FORKS && of_shapes(m, cond);
-	bool yes = may && try_branch(im, g, e, at, true), no = may && try_branch(im, g, e, at, false);
-	if (yes == no) {
-		im->settled = true;
-		import_node(im, n, e);
-		im->settled = false;
-		return;
-	}
-	require(m, yes ? cond : x_not(m, cond), node_loc(im->om, n), "inputs of this shape would take its "
-		"%s, whose result has not the rank that the rest of the model takes",
+	cond = x_read(m, im->open_cond, zero);
+	for (int i = 0; i < 2 && im->forks < MAX_FORKS; i++)
+		rest[i] = rest_of(im, g, e, at, i == 0);
+	if (rest[0] && rest[1] && bind_both(im, g, e, at, rest))
+		return CHOSEN_BOTH;
+	m->requires.n = conditions;
+	if (!rest[0] == !rest[1] || !of_shapes(m, cond))
+		return CHOSEN_NONE;
+	bool yes = rest[0] != NULL;
+	require(m, yes ? cond : x_not(m, cond), node_loc(im->om, im->open), "inputs of this shape would take "
+		"its %s, whose result has not the rank that the rest of the model takes",
 		yes ? "else_branch" : "then_branch");
-	import_branch(im, n, branch_of(n, yes), e);
+	Choice *c = NEW(m, Choice);
+	*c = (Choice){ im->open, yes, im->choices };
+	im->choices = c;
+	return CHOSEN_ONE;
 }
 
-static void import_from(Import *im, const OnnxGraph *g, Env *e, int first)
+/* inlined: what cannot be chosen here may be where the graph has its place; then false. */
+static bool import_from(Import *im, const OnnxGraph *g, Env *e, int first, bool inlined)
 {
+	bool settled = im->settled;          /* of a node around this graph */
+
 	for (int i = first; i < g->nnode && *im->work < MAX_WORK; i++) {
 		if (++*im->work == MAX_WORK)
 			diag_error(im->om->diag, X_BUDGET, NULL, "subgraphs nested too deeply: their bodies took "
 				"more than %d nodes", MAX_WORK);
-		if (!import_node(im, g->node[i], e))
-			choose_branch(im, g, e, i);
+		while (!import_node(im, g->node[i], e)) {
+			Chosen c = choose_branch(im, g, e, i);
+			if (c == CHOSEN_BOTH)
+				return true;
+			if (c == CHOSEN_NONE && inlined)
+				return false;
+			im->settled = c == CHOSEN_NONE;
+		}
+		im->settled = settled;
 	}
-}
-
-static void import_nodes(Import *im, const OnnxGraph *g, Env *e)
-{
-	import_from(im, g, e, 0);
+	return true;
 }
 
 /* ---- the model ------------------------------------------------------------------------------ */
@@ -1001,7 +1045,7 @@ bool onnx_import(OnnxModel *om, const ImportOptions *opt)
 		opt = &none;
 	import_inputs(&im, opt, &e);
 	bind_initializers(&im, g, &e);
-	import_nodes(&im, g, &e);
+	import_from(&im, g, &e, 0, false);
 	om->m->out_names = NEWN(om->m, const char *, g->nout + 1);
 	for (int i = 0; i < g->nout; i++)
 		om->m->out_names[i] = g->out[i].name;

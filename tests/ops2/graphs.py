@@ -280,6 +280,32 @@ def strings():
     }""", [np.array(False), s("p", "q"), s("u", "v", "w")])
 
 
+def ranks():
+    for n, k in (("one", 1), ("three", 3)):
+        case("if_rank_" + n, """g (float[2,K] x) => (int64[R] shape, float total, float[?] flat) {
+            one = Constant <value_ints = [1]> ()
+            m1 = Constant <value_ints = [-1]> ()
+            s = Shape <start = 1> (x)
+            c = Equal(s, one)
+            r = If (c) <then_branch = t () => (float[?] a) { a = Squeeze(x, one) },
+                        else_branch = e () => (float[?,?] b) { b = Identity(x) }>
+            shape = Shape(r)
+            total = ReduceSum <keepdims = 0> (r)
+            flat = Reshape(r, m1)
+        }""", [f(2, k)])
+        # within a branch that is known: the rest of the graph around it is made twice
+        case("if_rank_inner_" + n, """g (float[4] x, int64 k) => (float[4] y) {
+            yes = Constant <value = bool {1}> ()
+            lim = Constant <value = int64 {2}> ()
+            r = If (yes) <then_branch = t () => (float[?] a) {
+                    c = Less(k, lim)
+                    a = If (c) <then_branch = u () => (float p) { p = ReduceMax <keepdims = 0> (x) },
+                                else_branch = v () => (float[1] q) { q = ReduceMin <keepdims = 1> (x) }>
+                }, else_branch = e () => (float[?] b) { b = Identity(x) }>
+            y = Mul(x, r)
+        }""", [f(4), i64(k).reshape(())])
+
+
 os.makedirs(out)
-for part in sys.argv[2:] or ["sequences", "strings"]:
+for part in sys.argv[2:] or ["sequences", "strings", "ranks"]:
     globals()[part]()
