@@ -624,8 +624,10 @@ as_bits(DType d)
 static Node *
 small_cast(Module *m, DType to, DType from, Node *x)
 {
-	if (from != DT_F32 && to != DT_F32)
-		return x_cast(m, to, x_cast(m, DT_F32, x));
+	if (from != DT_F32 && to != DT_F32) {    /* which x_cast would join again */
+		x = x_cast(m, DT_F32, x);
+		return x_raw(m, O_CAST, 1, &x, to);
+	}
 	if (from == DT_F4E2M1)
 		return math_cast(m, to, from, x_bits(m, DT_U4, x));
 	x = math_cast(m, to, from, x);
