@@ -709,10 +709,24 @@ static const OnnxGraph *branch_of(const OnnxNode *n, bool yes)
 	return NULL;
 }
 
+/* The value of a tensor's only element, if it is known. */
+static bool element_known(Import *im, Node *t, int64_t *v)
+{
+	Node *zero[MAX_RANK];
+
+	if (t->type->kind != T_TENSOR)
+		return false;
+	for (int i = 0; i < rank_of(t); i++) {
+		if (!is_intv(dim_of(t, i), 1))
+			return false;
+		zero[i] = x_idx(im->m, 0);
+	}
+	return is_int(x_read(im->m, t, zero), v);
+}
+
 /* The branch that an If takes, if that is known; the other one may be nonsense for these shapes. */
 static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
 {
-	Node *zero[MAX_RANK];
 	const Choice *c;
 	int64_t v;
 
@@ -720,14 +734,7 @@ static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
 		if (c->node == n)
 			return branch_of(n, c->yes);
 	if (*n->domain || strcmp(n->op, "If") || !cond || cond->type->kind != T_TENSOR
-			|| dtype_of(cond) != DT_BOOL)
-		return NULL;
-	for (int i = 0; i < rank_of(cond); i++) {
-		if (!is_intv(dim_of(cond, i), 1))
-			return NULL;
-		zero[i] = x_idx(im->m, 0);
-	}
-	if (!is_int(x_read(im->m, cond, zero), &v))
+			|| dtype_of(cond) != DT_BOOL || !element_known(im, cond, &v))
 		return NULL;
 	const OnnxGraph *g = branch_of(n, v != 0);
 	return g && g->nin == 0 ? g : NULL;
@@ -745,6 +752,97 @@ static bool import_branch(Import *im, const OnnxNode *n, const OnnxGraph *g, Env
 		bind(im, e, n->out[i], i < g->nout ? lookup(&inner, g->out[i].name) : NULL);
 	if (n->nout > g->nout)
 		node_error(im->om, n, X_INVALID, "it has %d outputs, its %s %d", n->nout, g->attr, g->nout);
+	return true;
+}
+
+/* ---- loops that are not the same from round to round ----------------------------------------- */
+
+enum { MAX_ROUNDS = 64, MAX_ROUND_NODES = 4096 };
+
+/* One body for all rounds, with the carried values' ranks kept? */
+static bool rounds_agree(Import *im, const Form *f, const OnnxGraph *g, Env *e)
+{
+	BodyForm b;
+	int conditions = im->m->requires.n;
+	Region *r = body_types(im, f, g, &b) ? try_region(im, g, e, &b) : NULL;
+	bool agree = r != NULL;
+
+	im->m->requires.n = conditions;
+	for (int i = 0; agree && i < b.carried && i + 1 < r->nresults; i++) {
+		const Type *t = b.types[2 + i], *u = r->results[1 + i]->type;
+		agree = t->kind != T_TENSOR || u->kind != T_TENSOR || t->rank == u->rank;
+	}
+	return agree;
+}
+
+/*
+ * The body of a loop that is written out: its few rounds are known, and their values differ in rank
+ * or shape arithmetic needs the round's number (exporters write strided views so). NULL for others.
+ */
+static const OnnxGraph *body_to_write_out(Import *im, const OnnxNode *n, Node **in, Env *e, int64_t *rounds)
+{
+	int64_t go = 1;
+
+	if (*n->domain || strcmp(n->op, "Loop") || n->nin < 2 || !in[0] || !element_known(im, in[0], rounds)
+			|| (in[1] && !element_known(im, in[1], &go)) || !go)
+		return NULL;
+	Form f = form_of(im, n, in);
+	const OnnxAttr *a = form_attr(&f, "body");
+	if (!a || a->kind != OA_GRAPH || *rounds < 1 || *rounds > MAX_ROUNDS
+			|| a->g[0]->nnode * *rounds > MAX_ROUND_NODES || a->g[0]->nin != n->nin
+			|| a->g[0]->nout < n->nin - 1 || !upgrade(&f) || f.nin != n->nin)
+		return NULL;
+	return rounds_agree(im, &f, a->g[0], e) ? NULL : a->g[0];
+}
+
+/* What the rounds gave, stacked. */
+static Node *stacked(Import *im, Node **each, int rounds, const Loc *loc)
+{
+	const Attr *attrs = attrs_add(im->m, NULL, (Attr){ .name = "axis", .kind = A_INT });
+	Node *all = graph_op(im->m, row_of("", "SequenceConstruct"), rounds, each, NULL, 1, 0, NULL, loc);
+
+	attrs = attrs_add(im->m, attrs, (Attr){ .name = "new_axis", .kind = A_INT, .i = 1 });
+	return all ? graph_op(im->m, row_of("", "ConcatFromSequence"), 1, &all, attrs, 1, 0, NULL, loc) : NULL;
+}
+
+/* False: an If in it is open. */
+static bool import_rounds(Import *im, const OnnxNode *n, Node **in, const OnnxGraph *g, int rounds, Env *e)
+{
+	int carried = n->nin - 2, scans = g->nout - 1 - carried, max = rounds;
+	Node **value = NEWN(im->m, Node *, n->nin), **each = NEWN(im->m, Node *, scans * rounds + 1);
+	const Loc *loc = node_loc(im->om, n);
+	int64_t go = 1;
+
+	memcpy(value, in, sizeof *in * (size_t)n->nin);
+	for (int r = 0; r < rounds && go; r++) {
+		Env round = { .up = e };
+		value[0] = t_scalar(im->m, DT_I64, (Num){ .i = r });
+		value[1] = t_scalar(im->m, DT_BOOL, (Num){ .i = 1 });
+		for (int i = 0; i < g->nin; i++)
+			bind(im, &round, g->in[i].name, value[i]);
+		bind_initializers(im, g, &round);
+		if (!import_from(im, g, &round, 0, true))
+			return false;
+		for (int i = 0; i < g->nout; i++) {
+			Node *v = lookup(&round, g->out[i].name);
+			if (!v || v == &poison)
+				rounds = 0;
+			else if (i <= carried)
+				value[1 + i] = v;
+			else
+				each[(i - 1 - carried) * max + r] = v;
+		}
+		if (rounds && !element_known(im, value[1], &go)) {
+			diag_error(im->om->diag, X_UNSUPPORTED, loc, "its rounds differ in shape, and how many there "
+				"are is known only at run time");
+			rounds = 0;
+		}
+		if (!go)
+			rounds = r + 1;
+	}
+	for (int i = 0; i < n->nout; i++)
+		bind(im, e, n->out[i], !rounds ? NULL : i < carried ? value[2 + i]
+			: i < carried + scans ? stacked(im, each + (i - carried) * max, rounds, loc) : NULL);
 	return true;
 }
 
@@ -804,6 +902,10 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 	const OnnxGraph *branch = poisoned || !n->nin ? NULL : taken_branch(im, n, in[0]);
 	if (branch)
 		return import_branch(im, n, branch, e);
+	int64_t rounds;
+	const OnnxGraph *body = poisoned ? NULL : body_to_write_out(im, n, in, e, &rounds);
+	if (body)
+		return import_rounds(im, n, in, body, (int)rounds, e);
 	if (!row_of(n->domain, upgraded_name(n))) {
 		note_missing(im, n);
 		poisoned = true;

@@ -84,3 +84,40 @@ g (int64 n, float[N] x) => (float[K] y, float s) {
     q = Concat<axis = 0>(p, one)
   }>
 }""", [np.array(3), f(2)], [np.array(0), f(4)], [np.array(5), f(0)])
+
+# Rounds that add a dimension each, as exporters write strided views; a scanned result besides.
+graph("rounds_of_other_ranks", """
+g (float[N, M] x) => (float[A, B] y, int64[C] z) {
+  three = Constant<value = int64 {2}>()
+  zero = Constant<value = int64 {0}>()
+  strides = Constant<value = int64[2] {1, 2}>()
+  n = Shape(x)
+  back, z = Loop (three, , zero) <body = b (int64 i, bool c, int64 at) => (bool c2, int64 to, int64 j) {
+    c2 = Identity(c)
+    one = Constant<value = int64 {1}>()
+    two = Constant<value = int64 {2}>()
+    flat = Constant<value = int64[1] {-1}>()
+    t = Sub(two, i)
+    j = Sub(t, one)
+    jj = Reshape(j, flat)
+    size = Gather<axis = 0>(n, jj)
+    end = Constant<value = int64[1] {2}>()
+    after = Slice(n, jj, end)
+    wide = Expand(at, after)
+    step = Gather<axis = 0>(strides, j)
+    none = Constant<value = int64 {0}>()
+    count = Squeeze(size)
+    r = Range(none, count, one)
+    rs = Mul(r, step)
+    first = Equal(i, none)
+    shape = If (first) <then_branch = p () => (int64[S] s1) { s1 = Identity(size) },
+                        else_branch = q () => (int64[T] s2) {
+                          ones = Constant<value = int64[1] {1}>()
+                          s2 = Concat<axis = 0>(size, ones) }>
+    add = Reshape(rs, shape)
+    to = Add(wide, add)
+  }>
+  flatten = Constant<value = int64[1] {-1}>()
+  all = Reshape(x, flatten)
+  y = Gather<axis = 0>(all, back)
+}""", [f(2, 3)], [f(3, 5)])
