@@ -258,26 +258,34 @@ stays_affine(Module *m, Node *p, Use *u)
 	return ok;
 }
 
-/*
- * Does a CPU's loop over windows want its padding in memory? Then it needs no guard, and the padding costs
- * nothing where the kernel that computes what is padded writes it around its result (layout.c).
- */
+/* Is p a padding that the user reads in windows? */
 static bool
-wants_padding(const Module *m, Node *p, const Use *u)
+pads_windows(Module *m, Node *p, const Use *u)
 {
-	return !machine_gpu(m->machine) && u->reduced && !u->once && is_padding((Module *)m, p, NULL);
+	return u->reduced && !u->once && is_padding(m, p, NULL);
 }
 
-/* Is the read that of a padding which is kept? Nothing more is written into it. */
+/*
+ * Does a CPU's loop over windows want its padding in memory? Then it needs no guard, and the padding costs
+ * nothing where the kernel that computes what is padded writes it around its result (layout.c). Kernels of a
+ * GPU guard their reads.
+ */
+static bool
+wants_padding(Module *m, Node *p, const Use *u)
+{
+	return !machine_gpu(m->machine) && pads_windows(m, p, u);
+}
+
+/* Is the read that of such a padding? Nothing more is written into it: it stays free, or can be free. */
 static bool
 fills_padding(Inliner *f, const Use *u)
 {
 	Use *v;
 
-	if (u->user->code != O_TENSOR || !u->guarded || machine_gpu(f->m->machine))
+	if (u->user->code != O_TENSOR || !u->guarded)
 		return false;
 	for (v = info_of(f, u->user)->uses; v; v = v->next)
-		if (wants_padding(f->m, u->user, v))
+		if (pads_windows(f->m, u->user, v))
 			return true;
 	return false;
 }

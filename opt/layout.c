@@ -123,22 +123,38 @@ pack_constant(Layout *l, Contraction *c)
 	storage_set_order(l->s, st, order);
 }
 
+static double
+elements(const Node *t)
+{
+	double n = 1;
+	int i;
+
+	for (i = 0; i + 1 < t->nin; i++)
+		n *= (double)const_or(t->in[i]->in[0], 16);
+	return n;
+}
+
+/*
+ * A GPU's product brings and stores tiles along any axis, so its result lies along an axis of either
+ * factor, as readers ask.
+ */
 static void
 contraction_votes(Layout *l, Group *g)
 {
 	Contraction c;
 	Node *t = g->members[0];
-	double flops = 1;
+	double flops = elements(t);
 	int i, d;
 
 	if (!contraction_of(l->s, t, &c))
 		return;
-	for (i = 0; i + 1 < t->nin; i++)
-		flops *= (double)const_or(t->in[i]->in[0], 16);
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 64);
 	if ((d = tensor_dim(t, c.n)) >= 0)
-		vote(l, t, d, flops);
+		vote(l, t, d, l->s->gpu ? elements(t) : flops);
+	d = rank_of(t) - 1;
+	if (l->s->gpu && d >= 0 && contains(c.ea, t->in[d]) && !contains(c.eb, t->in[d]))
+		vote(l, t, d, elements(t));
 	for (i = c.nred; i-- > 0;)
 		if ((d = plain_dim(c.a, c.red[i])) >= 0) {
 			vote(l, c.a->in[0], d, flops);
@@ -165,11 +181,9 @@ window_votes(Layout *l, Group *g)
 {
 	Node *t = g->members[0], **list, *axis;
 	int i, k, d, n, e;
-	double flops = 1;
+	double flops = elements(t);
 
 	list = topo_scalar(t->in[t->nin - 1], &n);
-	for (i = 0; i + 1 < t->nin; i++)
-		flops *= (double)const_or(t->in[i]->in[0], 16);
 	for (k = t->nin - 2; k >= 0; k--) {
 		axis = t->in[k];
 		if (is_intv(axis->in[0], 1))
@@ -184,6 +198,49 @@ window_votes(Layout *l, Group *g)
 			if (list[i]->code == O_READ && (d = plain_dim(list[i], axis)) >= 0)
 				vote(l, list[i]->in[0], d, flops);
 		break;
+	}
+	free(list);
+}
+
+/* Does the index move by one with the axis, as long as neighbours stay together? */
+static bool
+moves_with(Module *m, Node *e, Node *axis)
+{
+	Node *coef, *rest;
+
+	if (e->code == O_MOD)
+		e = e->in[0];
+	return contains(e, axis) && linear_in(m, e, axis, &coef, &rest) && is_intv(coef, 1);
+}
+
+static int
+contiguous_dim(const Voter *root, const Node *t)
+{
+	int i, best = rank_of(t) - 1;
+
+	for (i = 0; !root->fixed && i < rank_of(t); i++)
+		if (root->votes[i] > root->votes[best])
+			best = i;
+	return best;
+}
+
+/* Consecutive threads of a GPU's map want what they read to be consecutive too. */
+static void
+map_votes(Layout *l, Group *g)
+{
+	Node *t = g->members[0], **list, *axis, *r;
+	Contraction c;
+	int i, k, n;
+
+	if (g->n > 1 || rank_of(t) == 0 || contraction_of(l->s, t, &c))
+		return;
+	axis = t->in[contiguous_dim(find(voter(l, t)), t)];
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++) {
+		r = list[i];
+		for (k = 1; r->code == O_READ && r->in[0]->code == O_TENSOR && k < r->nin; k++)
+			if (moves_with(l->s->m, r->in[k], axis))
+				vote(l, r->in[0], k - 1, elements(t));
 	}
 	free(list);
 }
@@ -241,13 +298,10 @@ static void
 choose(Layout *l, Voter *v)
 {
 	Voter *root = find(v);
-	int order[MAX_RANK], i, n = 0, best = rank_of(v->t) - 1;
+	int order[MAX_RANK], i, n = 0, best = contiguous_dim(root, v->t);
 
 	if (v->t->code != O_TENSOR || root->fixed || rank_of(v->t) < 2)
 		return;
-	for (i = 0; i < rank_of(v->t); i++)
-		if (root->votes[i] > root->votes[best])
-			best = i;
 	for (i = 0; i < rank_of(v->t); i++)
 		if (i != best)
 			order[n++] = i;
@@ -409,6 +463,11 @@ choose_layouts(Sched *s, Vec groups)
 			contraction_votes(&l, g);
 			window_votes(&l, g);
 		}
+	}
+	for (i = groups.n; s->gpu && i-- > 0;) {     /* readers before what they read */
+		g = groups.at[i];
+		if (g->members[0]->code == O_TENSOR)
+			map_votes(&l, g);
 	}
 	for (i = 0; i < l.all.n; i++)
 		choose(&l, l.all.at[i]);

@@ -1,4 +1,4 @@
-"""Counts the kernels of a residual block and of an encoder layer for sm_80, and their spills.
+"""Counts the kernels of well-known blocks for sm_80, and their spills.
 
 usage: kernels.py TCC-ML FOLDER
 """
@@ -39,8 +39,8 @@ class Net:
         onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
 
 
-def conv(n, x, cin, cout, k):
-    y = n("Conv", x, n.weight(cout, cin, k, k), pads=[k // 2] * 4)
+def conv(n, x, cin, cout, k, group=1):
+    y = n("Conv", x, n.weight(cout, cin // group, k, k), pads=[k // 2] * 4, group=group)
     return n("BatchNormalization", y, *(n.const(np.ones(cout, np.float32)) for _ in range(4)))
 
 
@@ -50,6 +50,14 @@ def residual(path):
     y = n("Relu", conv(n, "x", 64, 16, 1))
     y = n("Relu", conv(n, y, 16, 16, 3))
     n.save(path, n("Relu", n("Add", conv(n, y, 16, 64, 1), "x")))
+
+
+def inverted(path):
+    """MobileNet's block; what the depthwise convolution pads is stored once."""
+    n = Net(["batch", 16, 14, 14])
+    y = n("HardSwish", conv(n, "x", 16, 64, 1))
+    y = n("HardSwish", conv(n, y, 64, 64, 3, 64))
+    n.save(path, n("Add", conv(n, y, 64, 16, 1), "x"))
 
 
 def linear(n, x, a, b):
@@ -88,7 +96,7 @@ def encoder(path):
 def main():
     tcc, tmp = sys.argv[1:]
     failed = 0
-    cases = (residual, 3), (encoder, 12)
+    cases = (residual, 3), (inverted, 3), (encoder, 11)
     for make, most in cases:
         path = f"{tmp}/{make.__name__}.onnx"
         make(path)
