@@ -43,10 +43,10 @@ INCS := -I. -I$(G)
 once = $(eval $(1) := $$(shell $(2)))$($(1))
 LLVM_INC = $(call once,LLVM_INC,llvm-config-22 --includedir)
 LLVM_LIB = $(call once,LLVM_LIB,llvm-config-22 --libdir)
-PKG_INC = $(call once,PKG_INC,pkg-config --cflags libprotobuf-c libcjson)
+PKG_INC = $(call once,PKG_INC,pkg-config --cflags libprotobuf-c libcjson libopenjp2)
 PKG_LIB = $(call once,PKG_LIB,pkg-config --libs libprotobuf-c libcjson)
 CHECK_LIB = $(call once,CHECK_LIB,pkg-config --libs check)
-LIBS = -L$(LLVM_LIB) -lLLVM-22 $(PKG_LIB) -lunistring -lpcre2-8 -lz -lpthread -ldl -lm
+LIBS = -L$(LLVM_LIB) -lLLVM-22 $(PKG_LIB) -lunistring -lpcre2-8 -ltiff -lopenjp2 -lwebp -lpng16 -ljpeg -lz -lpthread -ldl -lm
 
 find = $(wildcard $(addsuffix /*.c,$(1)) $(addsuffix /*/*.c,$(1)))
 
@@ -112,7 +112,7 @@ $(B)/rt/%.o: %.c | $(DEPS_BUILD)
 	@echo "CC $@"
 	@mkdir -p $(@D)
 	@$(CC) $(BASE) -Os -fno-asynchronous-unwind-tables -ffunction-sections -fdata-sections \
-		$(INCS) $(CPPFLAGS) -c -o $@ $<
+		$(INCS) $(PKG_INC) $(CPPFLAGS) -c -o $@ $<
 
 # --- files within tcc-ml --------------------------------------------------------------------
 

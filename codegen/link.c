@@ -491,12 +491,13 @@ device_args(Link *l)
 	arg(l, "%s", tmp(l, "libtcc_rt.a"));
 	for (h = host_libs; h->symbol; h++)
 		if (needs(l, h->lib)) {
-			arg(l, "-Wl,-Bstatic");
+			/* archives of libraries are no position-independent code: a shared object needs them beside it */
+			arg(l, l->jobs->kind == EMIT_SO ? "-Wl,--as-needed" : "-Wl,-Bstatic");
 			for (library = h->library; *library; library += n + (library[n] == ' ')) {
 				n = (int)strcspn(library, " ");
 				arg(l, "-l%.*s", n, library);
 			}
-			if (!l->jobs->use_static)
+			if (!l->jobs->use_static && l->jobs->kind != EMIT_SO)
 				arg(l, "-Wl,-Bdynamic");
 		}
 	arg(l, "-pthread");

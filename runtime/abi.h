@@ -543,6 +543,9 @@ struct TccRun {
 	/* Tokens of strings: a mode of tokens (see lib_regex.c), patterns or separators in order. */ \
 	X(str_tokens,  regex, "dst a n mode patterns m least mark") /* dst: int64, how many */ \
 	X(str_tokenize, regex, "dst a n mode patterns m least mark width pad") \
+	/* A picture in a buffer of n bytes; format: 0 RGB, 1 BGR, 2 greyscale. */ \
+	X(image_shape, image, "dst buffer n")                /* dst: int64, height and width */ \
+	X(image_decode, image, "dst buffer n format") \
 	/* A map's keys, in ascending order, and what belongs to them. */ \
 	X(map_len,     core, "dst map")                /* dst: int64 */ \
 	X(map_keys,    core, "dst map") \
@@ -555,7 +558,9 @@ struct TccRun {
  */
 #define TCC_HOST_LIB(X) \
 	X(unicode, "runtime/lib_unicode.c", "unistring") \
-	X(regex,   "runtime/lib_regex.c",   "pcre2-8")
+	X(regex,   "runtime/lib_regex.c",   "pcre2-8") \
+	X(image,   "runtime/lib_image.c",   "tiff Lerc openjp2 webp png16 jpeg jbig zstd lzma deflate z " \
+	                                    "stdc++ gcc_eh")
 
 enum {
 #define TCC_HOST_INDEX(name, lib, args) TCC_HOST_##name,

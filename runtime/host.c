@@ -17,6 +17,13 @@ int64_t host_fail(TccContext *ctx, const char *what)
 int64_t host_deliver(TccContext *ctx, int64_t dst, const void *from, uint64_t bytes)
 {
 	const TccSlot *s = &ctx->slots[dst];
+	void *kept = NULL;
+	if (from && !s->host) {                 /* an upload may read it later */
+		kept = tcc_run_alloc(ctx, bytes, true);
+		if (kept)
+			memcpy(kept, from, bytes);
+		from = kept;
+	}
 	if (from)
 		tcc_move(ctx, s->p, s->host, from, true, bytes);
 	return 0;

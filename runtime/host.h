@@ -8,6 +8,7 @@
 #define TCC_LIB_core
 #define TCC_LIB_unicode __attribute__((weak))
 #define TCC_LIB_regex   __attribute__((weak))
+#define TCC_LIB_image   __attribute__((weak))
 #define DECLARE(name, lib, args) TCC_LIB_##lib int64_t do_##name(TccContext *, const int64_t *);
 TCC_HOST(DECLARE)
 #undef DECLARE

@@ -1,4 +1,4 @@
-/* Strings: what kernels cannot hold is done by routines of the runtime, all the rest on their places. */
+/* Strings and pictures: routines of the runtime do what kernels cannot, the rest is moves of places. */
 #include <stdlib.h>
 #include <string.h>
 #include "ml.h"
@@ -391,6 +391,31 @@ build_tf_idf(Build *b)
 	return y && rank_of(x) == 1 ? reshape(m, y, 1, &y->type->dims[1]) : y;
 }
 
+/* ---- pictures ----------------------------------------------------------------------------------- */
+
+static Node *
+build_image_decoder(Build *b)
+{
+	static const char *const formats[] = {"RGB", "BGR", "Grayscale"};
+	Module *m = b->m;
+	const char *format = attr_str(b, "pixel_format");
+	Node *x = b->in[0], *two = x_idx(m, 2), *sizes, *dims[3], *at;
+	int i, k;
+
+	for (k = 0; k < 3 && strcmp(format, formats[k]); k++)
+		;
+	if (k == 3 || rank_of(x) != 1)
+		return fail(b, k == 3 ? "pixel_format \"%s\" is not known" : "the operand must have 1 dimension", format);
+	sizes = t_host(m, "image_shape", "d 0 N0", ty_tensor(m, DT_I64, 1, &two), 1, &x);
+	for (i = 0; i < 2; i++) {
+		at = x_idx(m, i);
+		dims[i] = extent(m, x_cast(m, DT_INDEX, x_read(m, sizes, &at)));
+	}
+	dims[2] = x_idx(m, k == 2 ? 1 : 3);
+	return t_host(m, "image_decode", arena_printf(m->arena, "d 0 N0 #%d", k), ty_tensor(m, DT_U8, 3, dims), 2,
+		(Node *[]){x, sizes});
+}
+
 const Op ops_text[] = {
 	STRUCT("string_concat", "StringConcat", 20, "(x: string, y: string) {} -> z", build_string_concat,
 		"strings end to end"),
@@ -403,6 +428,8 @@ const Op ops_text[] = {
 		"whether strings match an expression"),
 	STRUCT("tokenizer", "com.microsoft:Tokenizer", 1, "(x: string) {mark: int, mincharnum: int, pad_value: str,"
 		" separators: strs?, tokenexp: str?} -> y", build_tokenizer, "tokens of strings"),
+	STRUCT("image_decoder", "ImageDecoder", 20, "(x: u8) {pixel_format: str = \"RGB\"} -> y", build_image_decoder,
+		"the pixels of a picture in a file"),
 	STRUCT("tf_idf_vectorizer", "TfIdfVectorizer", 9, "(x: string|i32|i64) {max_gram_length: int, max_skip_count: int,"
 		" min_gram_length: int, mode: str, ngram_counts: ints, ngram_indexes: ints, pool_int64s: ints?,"
 		" pool_strings: strs?, weights: floats?} -> y", build_tf_idf, "how often n-grams stand in a sequence"),
