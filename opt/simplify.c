@@ -134,6 +134,7 @@ simplify_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 		s->changed = true;
 	}
 	graph_use(&s->g, t, graph_uses(&s->old, n));
+	graph_known(&s->g, t);                   /* operands first: asked later, it need not go deep */
 	return t;
 }
 

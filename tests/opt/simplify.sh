@@ -23,3 +23,28 @@ grep -q '= div ' "$t/out" || fail "--strict allows real rules"
 expect 0 'div_const (real): third, error' "$tcc" inspect "$t/m.ir"
 expect 0 'precision *exact' "$tcc" inspect "$t/m.ir" --strict
 expect 0 'neg_neg *exact -(-x) -> x' "$tcc" passes -v
+
+# what is one of its operands by its definition, and the branch that is taken
+cat >"$t/f.ir" <<'IR'
+module "f" graph
+
+func main(%x: f32[4, 3]) {
+	%0 = const bool[] {true}
+	%1 = identity %x : f32[4, 3]
+	%2 = cast %1 {to = 1} : f32[4, 3]
+	%3 = op.if %0 : (f32[4, 3]) {
+		then_branch () {
+			%4 = neg %2 : f32[4, 3]
+			yield %4
+		}
+		else_branch () {
+			%5 = exp %2 : f32[4, 3]
+			yield %5
+		}
+	}
+	%6 = neg %3.0 : f32[4, 3]
+	return "y" = %6
+}
+IR
+"$tcc" opt "$t/f.ir" --passes=simplify >"$t/out"
+grep -q '"y" = %x' "$t/out" || fail "not the operand: $(cat "$t/out")"
