@@ -20,9 +20,11 @@ Node *from_storage(Module *, DType, Node *stored);
 /*
  * Rebuilds the main region: fn sees each node with its new operands and gives the replacement, or
  * NULL for the same operation on the new operands. done maps old nodes to new ones so far. With
- * defs, definitions come before the graph nodes they define, which keep them.
+ * defs, definitions come before the graph nodes they define; without, they are rewritten where
+ * those are rebuilt.
  */
-void rewrite_module(Module *, bool defs, Node *(*fn)(Module *, Node *, Node **in, Map *done, void *), void *);
+typedef Node *Rewriter(Module *, Node *, Node **in, Map *done, void *);
+void rewrite_module(Module *, bool defs, Rewriter *fn, void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
 /* Gives each node that the map holds the attributes that it maps to; &no_attrs stands for none. */
 void annotate(Module *, Map *attrs);

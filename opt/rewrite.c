@@ -43,6 +43,8 @@ map_region(Module *m, Region *r, Map *done)
 	return q;
 }
 
+static Node *rewrite_definition(Module *, Node *, Map *done);
+
 Node *
 rebuild_node(Module *m, Node *n, Node **in, Map *done)
 {
@@ -86,8 +88,8 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 		}
 		r = node_make(m, t);
 		if (n->code == O_GRAPH && !r->def && n->def) {
-			r->def = map_get(done, n->def);
-			if (r->def && r->type->kind == T_TENSOR)
+			r->def = rewrite_definition(m, n->def, done);
+			if (r->type->kind == T_TENSOR)
 				infer_elems(m, r);
 		}
 	}
@@ -181,30 +183,53 @@ order(Module *m, Region *main, bool defs, int *n)
 	return topo((Node **)roots.at, roots.n, defs, n);
 }
 
-void
-rewrite_module(Module *m, bool defs, Node *(*fn)(Module *, Node *, Node **, Map *, void *), void *ctx)
+/* The node with what it is made of replaced; fn may be NULL. */
+static Node *
+rewrite_node(Module *m, Node *n, Map *done, Rewriter *fn, void *ctx)
 {
-	Node **list, *r, **in, *buf[MAX_IN];
+	Node *buf[MAX_IN], **in = n->nin <= MAX_IN ? buf : NEWN(m, Node *, n->nin), *r;
+	bool changed = changed_region(n, done);
+	int k;
+
+	for (k = 0; k < n->nin; k++) {
+		in[k] = n->in[k] ? map_get(done, n->in[k]) : NULL;
+		changed |= in[k] != n->in[k];
+	}
+	if (n->code == O_SYM && n->def)
+		n->def = map_get(done, n->def);
+	r = fn ? fn(m, n, in, done, ctx) : NULL;
+	return r ? r : changed ? rebuild_node(m, n, in, done) : n;
+}
+
+/* A definition where the graph alone is rewritten: its operands are done. */
+static Node *
+rewrite_definition(Module *m, Node *def, Map *done)
+{
+	Node **list;
+	int i, n;
+
+	if (!map_get(done, def)) {
+		list = topo(&def, 1, true, &n);
+		for (i = 0; i < n; i++)
+			if (!map_get(done, list[i]))
+				map_put(done, list[i], rewrite_node(m, list[i], done, NULL, NULL));
+		free(list);
+	}
+	return map_get(done, def);
+}
+
+void
+rewrite_module(Module *m, bool defs, Rewriter *fn, void *ctx)
+{
+	Node **list;
 	Map done = {0};
 	Require *q;
-	bool changed;
-	int i, k, n;
+	int i, n;
 
 	list = order(m, m->main, defs, &n);
-	for (i = 0; i < n; i++) {
-		in = list[i]->nin <= MAX_IN ? buf : NEWN(m, Node *, list[i]->nin);
-		changed = changed_region(list[i], &done);
-		for (k = 0; k < list[i]->nin; k++) {
-			in[k] = list[i]->in[k] ? map_get(&done, list[i]->in[k]) : NULL;
-			changed |= in[k] != list[i]->in[k];
-		}
-		if (list[i]->code == O_SYM && list[i]->def)
-			list[i]->def = map_get(&done, list[i]->def);
-		r = fn(m, list[i], in, &done, ctx);
-		if (!r)
-			r = changed ? rebuild_node(m, list[i], in, &done) : list[i];
-		map_put(&done, list[i], r);
-	}
+	for (i = 0; i < n; i++)
+		if (!map_get(&done, list[i]))
+			map_put(&done, list[i], rewrite_node(m, list[i], &done, fn, ctx));
 	for (i = 0; i < m->main->nresults; i++)
 		m->main->results[i] = map_get(&done, m->main->results[i]);
 	for (i = 0; i < m->requires.n; i++) {

@@ -144,7 +144,7 @@ sweep(Module *m, Pattern **pattern)
 	Sweep s = {.g = {.m = m}, .old = {.m = m}, .pattern = pattern};
 
 	graph_count(&s.old, m->main->results, m->main->nresults);
-	rewrite_module(m, true, simplify_node, &s);
+	rewrite_module(m, false, simplify_node, &s);
 	graph_free(&s.g);
 	graph_free(&s.old);
 	return s.changed;
