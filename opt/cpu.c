@@ -327,7 +327,7 @@ schedule_map(Sched *s, Group *g)
 	Nest nest = nest_of(&kb, g->members[0]);
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
 	Node *p, *ext, *axis, *inner, *total;
-	int w = has_code(nest.body, O_ITER, O_ITER) ? 1 : lanes_of(s, widest_type(nest.body));
+	int w = lanes_of(s, widest_type(nest.body));
 	bool rows = wants_rows(&kb, &nest);
 	double cost = element_cost(nest.body), units;
 	MapCtx c = {.nest = &nest};
@@ -452,7 +452,7 @@ row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, in
 		l_for(m, in, F_SERIAL, axis, q);
 		in = q;
 	}
-	w = has_code(body, O_ITER, O_ITER) ? 1 : lanes_of(kb->s, widest_type(body));
+	w = lanes_of(kb->s, widest_type(body));
 	last = n ? dims[n - 1] : 0;
 	c = (RowCtx){.t = t, .body = body, .idx = idx, .axis = n ? t->in[last] : NULL, .last = last, .local = l, .global = !l};
 	if (!n)
