@@ -243,6 +243,12 @@ enum { FORM_ROOM = 8 };
 bool upgrade(Form *);                           /* false after reporting */
 const char *upgraded_name(const OnnxNode *);    /* the operator's name in its newest form */
 
+/* ---- scan8.c --------------------------------------------------------------------------------- */
+
+/* Scan-8 as a graph of newer nodes that reads the node's inputs and gives its outputs, by their names;
+ * NULL after reporting. */
+const OnnxGraph *scan8_graph(OnnxModel *, const OnnxNode *);
+
 /* ---- import.c ------------------------------------------------------------------------------- */
 
 /* Fills in m->main, its names and symbols. False after errors, all of which were reported. */

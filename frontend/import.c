@@ -846,6 +846,14 @@ static bool import_rounds(Import *im, const OnnxNode *n, Node **in, const OnnxGr
 	return true;
 }
 
+/* A node that stands for a graph; NULL: what was wrong with it is reported. */
+static bool import_expanded(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
+{
+	for (int i = 0; !g && i < n->nout; i++)
+		bind(im, e, n->out[i], NULL);
+	return !g || import_branch(im, n, g, e);
+}
+
 /* ---- graphs --------------------------------------------------------------------------------- */
 
 /* Sizes are 64-bit everywhere behind the frontend. */
@@ -902,6 +910,8 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 	const OnnxGraph *branch = poisoned || !n->nin ? NULL : taken_branch(im, n, in[0]);
 	if (branch)
 		return import_branch(im, n, branch, e);
+	if (!poisoned && !*n->domain && !strcmp(n->op, "Scan") && n->version < 9)
+		return import_expanded(im, n, scan8_graph(im->om, n), e);
 	int64_t rounds;
 	const OnnxGraph *body = poisoned ? NULL : body_to_write_out(im, n, in, e, &rounds);
 	if (body)

@@ -546,11 +546,6 @@ static bool same_form(Form *f)
 	return true;
 }
 
-static bool scan_8(Form *f)
-{
-	return unsupported_form(f, "this form runs over a batch; convert the model to opset 9 or newer");
-}
-
 /* Words and their positions, both ways by the operand's type. */
 static bool label_classes(Form *f)
 {
@@ -619,7 +614,6 @@ static const struct Change { const char *op; int last; bool (*fn)(Form *); const
 	{ "Resize",              10, resize_10,            NULL },
 	{ "Resize",             ALL, resize_empty,         NULL },
 	{ "RoiAlign",            15, roialign_coordinates, NULL },
-	{ "Scan",                 8, scan_8,               NULL },
 	{ "Scatter",            ALL, same_form,            "ScatterElements" },
 	{ "Selu",                 5, selu_constants,       NULL },
 	{ "Slice",                9, slice_to_inputs,      NULL },

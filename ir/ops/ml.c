@@ -515,6 +515,96 @@ build_zip_map(Build *b)
 	return t_host(b->m, "zipmap", "d 0 1 n10 n11", ty_of(m, T_SEQ, DT_NONE, map), 2, (Node *[]){keys, x});
 }
 
+/* A map's keys or values in ascending order of the keys. */
+static Node *
+map_part(Build *b, const char *name, DType d, Node *map)
+{
+	Module *m = b->m;
+	Node *len = t_host(m, "map_len", "d 0", ty_tensor(m, DT_I64, 0, NULL), 1, &map);
+	Node *n = extent(m, x_cast(m, DT_INDEX, x_read(m, len, NULL)));
+
+	return t_host(m, name, "d 0", ty_tensor(m, d, 1, &n), 2, (Node *[]){map, len});
+}
+
+static bool
+map_of(Build *b, Node *map, DType key, DType value)
+{
+	const Type *t = map->type;
+
+	if ((key == DT_NONE || t->dtype == key) && t->elem[0]->kind == T_TENSOR
+	 && (value == DT_NONE || t->elem[0]->dtype == value))
+		return true;
+	return fail(b, "the operand is a map from %s to %s", dtypes[t->dtype].text, dtypes[t->elem[0]->dtype].text) != NULL;
+}
+
+/* The values by a vocabulary of keys, as one row; nothing (0, "") for a key that the map has not. */
+static Node *
+build_dict_vectorizer(Build *b)
+{
+	Module *m = b->m;
+	Node *map = b->in[0], *vocabulary, *found, *values, *axis, *at, *dims[2] = {x_idx(m, 1), NULL}, *e;
+	bool strings = attr_len(b, "string_vocabulary") > 0;
+	const char *name = strings ? "string_vocabulary" : "int64_vocabulary";
+	DType key = strings ? DT_STRING : DT_I64, d = map->type->elem[0]->dtype;
+	int64_t n = attr_len(b, name);
+
+	if (n == 0 || (strings && attr_len(b, "int64_vocabulary")))
+		return fail(b, "one vocabulary must be given");
+	if (!map_of(b, map, key, DT_NONE) || !(vocabulary = attr_const(b, name, key, 1, &n)))
+		return NULL;
+	values = map_part(b, "map_values", d, map);
+	found = find_in(b, vocabulary, map_part(b, "map_keys", key, map));
+	axis = x_axis(m, x_idx(m, n));
+	at = x_cast(m, DT_INDEX, x_read(m, found, &axis));
+	if (d == DT_STRING)
+		e = t_host(m, "str_take", "d 0 N0 1 N", ty_tensor(m, d, 1, &axis->in[0]), 2, (Node *[]){values, found});
+	else
+		e = t_tensor(m, 1, &axis, x_select(m, x_lt(m, at, x_idx(m, 0)), x_int(m, d, 0), x_read(m, values, &at)));
+	dims[1] = dim_of(e, 0);
+	return reshape(m, e, 2, dims);
+}
+
+static Node *
+build_cast_map(Build *b)
+{
+	static const struct { const char *name; DType d; int code; } types[] = {{"TO_FLOAT", DT_F32, 1},
+		{"TO_STRING", DT_STRING, 8}, {"TO_INT64", DT_I64, 7}};
+	Module *m = b->m;
+	const char *to = attr_str(b, "cast_to"), *form = attr_str(b, "map_form");
+	Node *map = b->in[0], *values, *keys, *axis, *at, *dims[2] = {x_idx(m, 1), NULL};
+	int64_t most = attr_int(b, "max_map");
+	bool sparse = strcmp(form, "SPARSE") == 0;
+	size_t i;
+
+	for (i = 0; i < 3 && strcmp(to, types[i].name); i++)
+		;
+	if (i == 3 || (!sparse && strcmp(form, "DENSE")))
+		return fail(b, "cast_to is \"%s\", map_form \"%s\"", to, form);
+	if (!map_of(b, map, DT_I64, DT_NONE))
+		return NULL;
+	values = map_part(b, "map_values", map->type->elem[0]->dtype, map);
+	values = call(b, "cast", 1, &values, arena_printf(m->arena, "to=%d", types[i].code));
+	if (!values)
+		return NULL;
+	if (sparse) {                            /* each value at its key, which must be less than max_map */
+		if (most < 1 || most > 1 << 28)
+			return fail(b, "max_map is %lld", (long long)most);
+		keys = map_part(b, "map_keys", DT_I64, map);
+		axis = x_axis(m, x_idx(m, most));
+		keys = find_in(b, t_tensor(m, 1, &axis, x_cast(m, DT_I64, axis)), keys);
+		axis = x_axis(m, x_idx(m, most));
+		at = x_cast(m, DT_INDEX, x_read(m, keys, &axis));
+		if (types[i].d == DT_STRING)
+			values = t_host(m, "str_take", "d 0 N0 1 N", ty_tensor(m, DT_STRING, 1, &axis->in[0]), 2,
+				(Node *[]){values, keys});
+		else
+			values = t_tensor(m, 1, &axis, x_select(m, x_lt(m, at, x_idx(m, 0)), x_int(m, types[i].d, 0),
+				x_read(m, values, &at)));
+	}
+	dims[1] = dim_of(values, 0);
+	return reshape(m, values, 2, dims);
+}
+
 /* ---- linear models ----------------------------------------------------------------------------------------- */
 
 Node *
@@ -625,6 +715,10 @@ const Op ops_ml[] = {
 		" zeros: int = 1} -> y", build_one_hot_encoder, "a 1 at the category's place"),
 	BUILD("zip_map", "ai.onnx.ml:ZipMap", 1, "(x: f32) {classlabels_int64s: ints?, classlabels_strings: strs?} -> y",
 		build_zip_map, "rows as maps from labels"),
+	BUILD("dict_vectorizer", "ai.onnx.ml:DictVectorizer", 1, "(x: map) {int64_vocabulary: ints?, string_vocabulary: strs?} -> y",
+		build_dict_vectorizer, "a map's values by a vocabulary"),
+	BUILD("cast_map", "ai.onnx.ml:CastMap", 1, "(x: map) {cast_to: str = \"TO_FLOAT\", map_form: str = \"DENSE\","
+		" max_map: int = 1} -> y", build_cast_map, "a map's values as a row"),
 	BUILD("linear_regressor", "ai.onnx.ml:LinearRegressor", 1, "(x: " ML_NUM ") {coefficients: floats?,"
 		" intercepts: floats?, " POST ", targets: int = 1} -> y", build_linear_regressor, "linear regression"),
 	BUILD("linear_classifier", "ai.onnx.ml:LinearClassifier", 1, "(x: " ML_NUM ") {classlabels_ints: ints?,"

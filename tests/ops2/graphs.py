@@ -60,10 +60,14 @@ class Optional:
         self.v = v
 
 
-def case(name, text, ins, want=None, opset=18, domains=(), ir=10):
+def case(name, text, ins, want=None, opset=18, domains=(), ir=10, graph=None):
     """text: a graph in ONNX's text form; ins: values in order; want: the results, None: onnxruntime's."""
-    ops = ", ".join([f'"" : {opset}'] + [f'"{d}" : {v}' for d, v in domains])
-    model = parser.parse_model(f"<ir_version: {ir}, opset_import: [{ops}]>\n{text}")
+    if graph:
+        model = helper.make_model(graph, ir_version=ir, opset_imports=[
+            helper.make_opsetid(d, v) for d, v in [("", opset), *domains]])
+    else:
+        ops = ", ".join([f'"" : {opset}'] + [f'"{d}" : {v}' for d, v in domains])
+        model = parser.parse_model(f"<ir_version: {ir}, opset_import: [{ops}]>\n{text}")
     if want is None:
         names = [i.name for i in model.graph.input]
         feed = {n: v.v if isinstance(v, Optional) else v for n, v in zip(names, ins)}
@@ -280,6 +284,56 @@ def strings():
     }""", [np.array(False), s("p", "q"), s("u", "v", "w")])
 
 
+def maps():
+    ml = [("ai.onnx.ml", 3)]
+    D, F, I, S = onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.STRING
+
+    def one(name, op, key, value, given, out, want=None, **attrs):
+        t = onnx.TypeProto()
+        t.map_type.key_type = key
+        t.map_type.value_type.tensor_type.elem_type = value
+        g = helper.make_graph([helper.make_node(op, ["x"], ["y"], domain="ai.onnx.ml", **attrs)], "g",
+                              [helper.make_value_info("x", t)], [helper.make_tensor_value_info("y", out, [1, None])])
+        case(name, None, [given], want, domains=ml, graph=g)
+
+    one("map_dict_words", "DictVectorizer", S, F, {"a": np.float32(4), "c": np.float32(8)}, F,
+        string_vocabulary=["a", "c", "b", "z"])
+    one("map_dict_doubles", "DictVectorizer", I, D, {7: 0.5, -3: 1.5, 9: 2.5}, D,
+        [np.array([[2.5, 0, 1.5, 0.5]])], int64_vocabulary=[9, 1, -3, 7])
+    one("map_dict_counts", "DictVectorizer", S, I, {"u": np.int64(3)}, I, [i64(0, 3).reshape(1, 2)], string_vocabulary=["v", "u"])
+    one("map_dense", "CastMap", I, F, {5: np.float32(1.5), 1: np.float32(2.5), 3: np.float32(-1)}, F)
+    one("map_sparse", "CastMap", I, F, {5: np.float32(1.5), 1: np.float32(2.5)}, F, map_form="SPARSE", max_map=7)
+    one("map_ints", "CastMap", I, F, {5: np.float32(1.5), 1: np.float32(-2.5)}, I, [i64(-2, 1).reshape(1, 2)],
+        cast_to="TO_INT64")
+
+
+def scan8():
+    for n, lens, back in (("all", '""', 0), ("lens", "n", 0), ("back", "n", 1)):
+        count = ", int64[2] n" if lens == "n" else ""
+        text = f"""g (float[2,3] s, float[2,4,3] x, float[2,4,3] w{count}) => (float[2,3] y, float[2,4,3] z) {{
+            y, z = Scan <num_scan_inputs = 2, directions = [{back}, 0], body = b (float[3] a, float[3] p, float[3] q)
+                    => (float[3] a2, float[3] r) {{
+                t = Mul(p, q)
+                a2 = Add(a, t)
+                r = Identity(a2)
+            }}> ({"n" if count else ""}, s, x, w)
+        }}"""
+        if not count:
+            text = text.replace("> (, s", '> (none, s')
+        ins = [f(2, 3), f(2, 4, 3), f(2, 4, 3)] + ([i64(3, 2)] if count else [])
+        s0, x, w = ins[:3]
+        y, z = s0.copy(), np.zeros((2, 4, 3), np.float32)
+        for b in range(2):
+            k = ins[3][b] if count else 4
+            for t in range(k):
+                y[b] += (x[b, :k][::-1] if back else x[b])[t] * w[b, t]
+                z[b, t] = y[b]
+        m = parser.parse_model(f'<ir_version: 4, opset_import: ["" : 8]>\n{text}')
+        if not count:
+            m.graph.node[0].input[0] = ""
+        case("scan8_" + n, None, ins, [y, z], opset=8, ir=4, graph=m.graph)
+
+
 def ranks():
     for n, k in (("one", 1), ("three", 3)):
         case("if_rank_" + n, """g (float[2,K] x) => (int64[R] shape, float total, float[?] flat) {
@@ -307,5 +361,5 @@ def ranks():
 
 
 os.makedirs(out)
-for part in sys.argv[2:] or ["sequences", "strings", "ranks"]:
+for part in sys.argv[2:] or ["sequences", "strings", "maps", "scan8", "ranks"]:
     globals()[part]()
