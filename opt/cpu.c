@@ -500,51 +500,6 @@ schedule_rows(Sched *s, Group *g)
 	return kb_finish(&kb, body, arena_printf(m->arena, "class=row, members=%d, outer=%d", g->n, g->nouter));
 }
 
-/* ---- scatter ------------------------------------------------------------------------------------------- */
-
-/* In order, on one thread: later writes win, and sums have one order. */
-Kernel *
-scatter_kernel(Sched *s, Node *t)
-{
-	KB kb = kb_new(s, t->loc);
-	Module *m = s->m;
-	Region *body = region_new(m, NULL), *in = body, *q, *then = region_new(m, NULL);
-	int rank = rank_of(t), na = t->nin - rank - 3, i;
-	Node *idx[MAX_RANK], *axis, *value, *cond, *e, *addr, *old;
-	Map map = {0};
-
-	for (i = F_GRID_X; s->gpu && i <= F_BLOCK; i += F_BLOCK - F_GRID_X) {
-		q = region_new(m, NULL);
-		l_for(m, in, (ForKind)i, x_axis(m, x_idx(m, 1)), q);
-		in = q;
-	}
-	kb.k->block = 1;
-	for (i = 0; i < na; i++) {
-		axis = x_axis(m, t->in[1 + i]->in[0]);
-		map_put(&map, t->in[1 + i], axis);
-		q = region_new(m, NULL);
-		l_for(m, in, F_SERIAL, axis, q);
-		in = q;
-	}
-	cond = kb_emit(&kb, in, subst(m, t->in[t->nin - 1], &map, false));
-	for (i = 0; i < rank; i++) {
-		e = x_cast(m, DT_INDEX, subst(m, t->in[1 + na + i], &map, false));
-		idx[i] = kb_emit(&kb, then, e);
-	}
-	value = kb_emit(&kb, then, subst(m, t->in[t->nin - 2], &map, false));
-	if (t->n != COMB_SET) {
-		addr = kb_address(&kb, t, idx);
-		old = from_storage(m, dtype_of(t), l_load(m, kb_buffer(&kb, t, true), 1, &addr));
-		value = x_comb(m, (Comb)t->n, old, value);
-	}
-	kb_store(&kb, then, t, idx, value);
-	l_when(m, in, cond, then, NULL);
-	map_free(&map);
-	kb.k->grid[0] = kb.k->grid[1] = kb.k->grid[2] = x_idx(m, 1);
-	kb.k->flops = 1;
-	return kb_finish(&kb, body, "class=order");
-}
-
 Kernel *
 schedule_cpu(Sched *s, Group *g)
 {

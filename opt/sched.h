@@ -134,13 +134,16 @@ bool long_rows(Sched *, Node *tensor);                   /* worth a block each *
 
 Kernel *schedule_cpu(Sched *, Group *);
 Kernel *contract_cpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
-Kernel *scatter_kernel(Sched *, Node *scatter);
 
 /* Has the sum of products operands that are read again and again (a matrix product, a convolution)? */
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 /* Is there such a sum in the tensor's body, with the part in it (NULL: any)? */
 bool holds_product(const Machine *, Node *tensor, const Node *part);
 bool contraction_of(Sched *, Node *tensor, Contraction *);
+
+/* ---- scatter.c ------------------------------------------------------------------------------ */
+
+Kernel *scatter_kernel(Sched *, Node *scatter);
 
 /* ---- gpu.c, gpu_row.c, gpu_contract.c ------------------------------------------------------------------------ */
 

@@ -32,6 +32,14 @@ def padded_gather():
             {"w": normal(5, 8), "p": np.array([1, 0, 2, 0])})
 
 
+@case
+def scatter_order():
+    """Rows in parallel, and updates of one place in order."""
+    nodes = [h.make_node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)]
+    return (nodes, {"x": (normal(300, 6), ["n", 6]), "i": (rng.integers(-6, 6, (300, 20)), ["n", 20]),
+                    "u": (normal(300, 20), ["n", 20])}, {})
+
+
 def build(nodes, inputs, constants):
     ports = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), dims)
              for n, (a, dims) in inputs.items()]
