@@ -224,6 +224,10 @@ static bool axes_to_input(Form *f)
 
 static bool split_to_input(Form *f)
 {
+	Node *sizes = input(f, 1);
+
+	if (sizes && dtype_of(sizes) != DT_I64)      /* version 1: they were of the operand's type */
+		f->in[1] = MAKE(f, "Cast", int_attr(f, "to", dtypes[DT_I64].onnx), sizes);
 	ints_to_input(f, "split", 1);
 	return true;
 }

@@ -215,3 +215,89 @@ case('LabelEncoder', 1, [np.array(['b', 'zz', 'a'], object)], i64(1, -1, 0), dom
      classes_strings=['a', 'b', 'c'], default_int64=-1)
 case('LabelEncoder', 1, [i64(2, 9, 0)], np.array(['c', '?', 'a'], object), domain='ai.onnx.ml',
      classes_strings=['a', 'b', 'c'], default_string='?')
+
+# 1: the first forms of what is applied element by element, with hints for memory
+pos = np.abs(x) + np.float32(0.5)
+for op, a, want, kw in [
+        ('Abs', x, np.abs(x), {}), ('Ceil', x, np.ceil(x), {}), ('Floor', x, np.floor(x), {}), ('Log', pos, np.log(pos), {}),
+        ('Neg', x, -x, {}), ('Reciprocal', pos, 1 / pos, {}), ('Sqrt', pos, np.sqrt(pos), {}), ('Tanh', x, np.tanh(x), {}),
+        ('Sigmoid', x, 1 / (1 + np.exp(-x)), {}), ('LeakyRelu', x, np.where(x < 0, x * np.float32(0.2), x), {'alpha': 0.2}),
+        ('Elu', x, np.where(x < 0, np.float32(2) * (np.exp(x) - 1), x), {'alpha': 2.0}),
+        ('HardSigmoid', x, np.clip(x * np.float32(0.25) + np.float32(0.4), 0, 1), {'alpha': 0.25, 'beta': 0.4})]:
+    case(op, 1, [a], want, consumed_inputs=[0], **kw)
+    if op in ('Abs', 'Ceil', 'Elu', 'Floor', 'Log', 'HardSigmoid', 'Tanh'):
+        case(op, 6, [a], want, **kw)
+for op, fn in [('Max', np.maximum), ('Min', np.minimum), ('Mean', lambda a, b: (a + b) / 2)]:
+    y = f(2, 3, 4, 5)
+    case(op, 1, [x, y], fn(x, y), consumed_inputs=[0, 0])
+    case(op, 6, [x, y], fn(x, y))
+for op, fn in [('Add', np.add), ('Mul', np.multiply), ('Sub', np.subtract), ('Div', np.divide)]:
+    b = np.abs(f(3, 4)) + 1
+    case(op, 1, [x, b], fn(x, b[None, :, :, None]), broadcast=1, axis=1, consumed_inputs=[0, 0])
+slope = f(3)
+case('PRelu', 1, [x, slope], np.where(x < 0, x * slope[:, None, None], x), consumed_inputs=[0])
+sc, bi = f(3), f(3)
+mu, va = x.mean((2, 3), keepdims=True), x.var((2, 3), keepdims=True)
+case('InstanceNormalization', 1, [x, sc, bi],
+     (x - mu) / np.sqrt(va + np.float32(1e-5)) * sc[:, None, None] + bi[:, None, None], consumed_inputs=[0])
+for op, fn in [('ReduceL1', lambda a, k: np.abs(a).sum(k)), ('ReduceL2', lambda a, k: np.sqrt((a * a).sum(k))),
+               ('ReduceLogSum', lambda a, k: np.log(np.abs(a).sum(k))),
+               ('ReduceLogSumExp', lambda a, k: np.log(np.exp(a).sum(k))), ('ReduceSumSquare', lambda a, k: (a * a).sum(k))]:
+    a = np.abs(x) if op == 'ReduceLogSum' else x
+    for v in (1, 11, 13):
+        case(op, v, [a], fn(a, (1, 3)), axes=[1, -1] if v > 1 else [1, 3], keepdims=0)
+a, b, c = f(4, 3), f(3, 5), f(5)
+case('Gemm', 1, [a, b, c], a @ b * np.float32(0.5) + c, alpha=0.5, broadcast=1)
+v = f(6, 2)
+case('Split', 1, [v], [v[:2], v[2:]], nout=2, axis=0, split=[2, 4])
+case('Split', 1, [v, np.array([1, 5], np.float32)], [v[:1], v[1:]], const=[1], nout=2, axis=0)
+v = f(1, 8, 2, 3)
+case('DepthToSpace', 1, [v], v.reshape(1, 2, 2, 2, 2, 3).transpose(0, 3, 4, 1, 5, 2).reshape(1, 2, 4, 6), blocksize=2)
+v = f(2, 3, 4, 4)
+w = np.stack([v[:, :, i:i + 3, j:j + 3] for i in range(2) for j in range(2)])
+case('LpPool', 1, [v], (np.abs(w) ** 3).sum(0) ** np.float32(1 / 3), kernel_shape=[2, 2], p=3.0)
+case('GlobalLpPool', 22, [v], np.sqrt((v * v).sum((2, 3), keepdims=True)))
+rois = np.array([[0, 0, 0, 3, 3], [1, 1, 1, 3, 2]], np.float32)
+case('MaxRoiPool', 1, [v, rois], pooled_shape=[2, 2])
+want = np.stack([np.stack([np.stack([v[b, :, r0:r1, c0:c1].max((1, 2)) for c0, c1 in cols], -1) for r0, r1 in rws], -2)
+                 for b, rws, cols in ((0, ((0, 2), (2, 4)), ((0, 2), (2, 4))), (1, ((1, 2), (2, 3)), ((1, 3), (2, 4))))])
+case('MaxRoiPool', 22, [v, rois], want, pooled_shape=[2, 2])
+
+# recurrent, with an attribute that said whether the sequence is wanted
+for op, gates in [('RNN', 1), ('GRU', 3), ('LSTM', 4)]:
+    for v in (1,) if op != 'GRU' else (1, 3):
+        args = [f(5, 2, I), f(1, gates * H, I), f(1, gates * H, H), f(1, 2 * gates * H)]
+        now = helper.make_model(helper.make_graph(
+            [helper.make_node(op, list('xwrb'), ['y', 'h'], hidden_size=H)], 'now',
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, a.shape) for n, a in zip('xwrb', args)],
+            [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in 'yh']),
+            opset_imports=[helper.make_opsetid('', 14)], ir_version=8)
+        case(op, v, args, oracle(now, dict(zip('xwrb', args))), nout=2, hidden_size=H, output_sequence=1)
+
+# draws: what can be said of them is their type, shape and range
+for v in (1, 22):
+    for op, args, kw in [('RandomNormal', [], {'shape': [2, 3], 'scale': 0.0, 'mean': 3.0}),
+                         ('RandomNormalLike', [f(2, 3)], {'scale': 0.0, 'mean': 3.0}),
+                         ('RandomUniform', [], {'shape': [2, 3], 'low': 3.0, 'high': 3.0}),
+                         ('RandomUniformLike', [f(2, 3)], {'low': 3.0, 'high': 3.0})]:
+        case(op, v, args, np.full((2, 3), 3, np.float32), **kw)
+for v in (7, 22):
+    case('Multinomial', v, [np.log(np.array([[1e-30, 1, 1e-30], [1, 1e-30, 1e-30]], np.float32))],
+         np.array([[1, 1], [0, 0]], np.int32), sample_size=2)
+
+# trees
+tree = dict(nodes_treeids=[0, 0, 0], nodes_nodeids=[0, 1, 2], nodes_featureids=[1, 0, 0], nodes_values=[0.5, 0.0, 0.0],
+            nodes_modes=['BRANCH_LEQ', 'LEAF', 'LEAF'], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0])
+rows = f(5, 3)
+first = rows[:, 1] <= 0.5
+for v in (1, 3, 5):
+    case('TreeEnsembleRegressor', v, [rows], np.where(first, 1.5, -2).astype(np.float32)[:, None], domain='ai.onnx.ml', n_targets=1,
+         target_treeids=[0, 0], target_nodeids=[1, 2], target_ids=[0, 0], target_weights=[1.5, -2.0], **tree)
+    case('TreeEnsembleClassifier', v, [rows], [np.where(first, 7, 9), np.where(first[:, None], [0.75, 0.25], [0.125, 0.875]).astype(np.float32)],
+         domain='ai.onnx.ml', nout=2, classlabels_int64s=[7, 9], class_treeids=[0, 0, 0, 0], class_nodeids=[1, 1, 2, 2],
+         class_ids=[0, 1, 0, 1], class_weights=[0.75, 0.25, 0.125, 0.875], **tree)
+doubles = rows.astype(np.float64)
+case('TreeEnsembleRegressor', 5, [doubles], np.where(doubles[:, 1] <= 0.5, 1.5, -2)[:, None].astype(np.float32), domain='ai.onnx.ml',
+     n_targets=1, target_treeids=[0, 0], target_nodeids=[1, 2], target_ids=[0, 0],
+     target_weights_as_tensor=numpy_helper.from_array(np.array([1.5, -2.0])), nodes_values_as_tensor=numpy_helper.from_array(np.array([0.5, 0, 0])),
+     **{k: v for k, v in tree.items() if k != 'nodes_values'})
