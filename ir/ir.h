@@ -365,6 +365,11 @@ Node *x_bread(Module *, Node *tensor, int rank, Node *const *axes);
 /* The broadcast of two dimensions: proved equal, or 1, else a select; records a requirement. */
 Node *dim_broadcast(Module *, Node *a, Node *b, const Loc *);
 bool dims_broadcast(Module *, int n, Node *const *tensors, int *rank, Node **dims, const Loc *); /* dims: room for MAX_RANK */
+/* The order that sorting means. a strictly before b, NaN last; equal in it; and the total one of elements p with
+ * key a and q with key b, where equal keys stand by their indices. */
+Node *x_ascending(Module *, Node *a, Node *b);
+Node *x_same(Module *, Node *a, Node *b);
+Node *x_before(Module *, Node *a, Node *b, Node *p, Node *q, bool descending);
 Node *numel(Module *, const Node *tensor);               /* product of the dims */
 bool const_dims(const Node *tensor, int64_t *dims);      /* all constant? */
 enum { MAX_RANK = 16, MAX_ELEMS = 1024 };

@@ -522,3 +522,29 @@ index_elems(Module *m, Node *t, int *n, Node ***elems)
 	}
 	return true;
 }
+
+/* ---- total order ------------------------------------------------------------------------------------ */
+
+Node *
+x_ascending(Module *m, Node *a, Node *b)
+{
+	Node *r = x_lt(m, a, b);
+
+	return dt_float(a->type->dtype) ? x_or(m, r, x_and(m, x_ne(m, b, b), x_eq(m, a, a))) : r;
+}
+
+Node *
+x_same(Module *m, Node *a, Node *b)
+{
+	Node *r = x_eq(m, a, b);
+
+	return dt_float(a->type->dtype) ? x_or(m, r, x_and(m, x_ne(m, a, a), x_ne(m, b, b))) : r;
+}
+
+Node *
+x_before(Module *m, Node *a, Node *b, Node *p, Node *q, bool descending)
+{
+	Node *r = descending ? x_ascending(m, b, a) : x_ascending(m, a, b);
+
+	return x_or(m, r, x_and(m, x_same(m, a, b), x_lt(m, p, q)));
+}

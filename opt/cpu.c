@@ -507,7 +507,7 @@ schedule_cpu(Sched *s, Group *g)
 
 	if (g->n > 1)
 		return schedule_rows(s, g);
-	if ((k = contract_cpu(s, g)))
+	if ((k = contract_cpu(s, g)) || (k = order_cpu(s, g)))
 		return k;
 	return schedule_map(s, g);
 }

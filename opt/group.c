@@ -55,7 +55,8 @@ is_window(Node *t)
 static bool
 stands_alone(const Sched *s, Node *t)
 {
-	return holds_product(s->mach, t, NULL) || is_window(t) || (!s->gpu && is_padding(s->m, t, NULL));
+	return holds_product(s->mach, t, NULL) || is_window(t)
+		|| (!s->gpu && (is_padding(s->m, t, NULL) || is_sorting(s->m, t)));
 }
 
 static int64_t

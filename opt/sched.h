@@ -134,6 +134,8 @@ bool long_rows(Sched *, Node *tensor);                   /* worth a block each *
 
 Kernel *schedule_cpu(Sched *, Group *);
 Kernel *contract_cpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
+Kernel *order_cpu(Sched *, Group *);                      /* NULL if the group does not sort */
+bool is_sorting(Module *, Node *tensor);
 
 /* Has the sum of products operands that are read again and again (a matrix product, a convolution)? */
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);

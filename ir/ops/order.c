@@ -189,23 +189,6 @@ build_hardmax(Build *b)
 
 /* ---- sorting --------------------------------------------------------------------------------- */
 
-/* a strictly before b in ascending order, NaN last. */
-static Node *
-ascending(Module *m, Node *a, Node *b)
-{
-	Node *r = x_lt(m, a, b);
-
-	return dt_float(a->type->dtype) ? x_or(m, r, x_and(m, x_ne(m, b, b), x_eq(m, a, a))) : r;
-}
-
-static Node *
-equal(Module *m, Node *a, Node *b)
-{
-	Node *r = x_eq(m, a, b);
-
-	return dt_float(a->type->dtype) ? x_or(m, r, x_and(m, x_ne(m, a, a), x_ne(m, b, b))) : r;
-}
-
 static Node *
 as_i64(Module *m, Node *cond)
 {
@@ -224,8 +207,7 @@ sorted_places(Module *m, Node *x, int axis, bool descending)
 	i = idx[axis] = x_axis(m, dim_of(x, axis));
 	a = x_read(m, x, idx);
 	b = x_read(m, x, axes);
-	first = descending ? ascending(m, b, a) : ascending(m, a, b);
-	first = x_or(m, first, x_and(m, equal(m, a, b), x_lt(m, i, j)));
+	first = x_before(m, a, b, i, j, descending);
 	return t_tensor(m, rank_of(x), axes, x_reduce(m, COMB_SUM, 1, &i, as_i64(m, first)));
 }
 
@@ -272,7 +254,7 @@ first_difference(Module *m, Node *x, Node *i, Node *j)
 
 	a = x_read(m, x, (Node *[]){i, r});
 	b = x_read(m, x, (Node *[]){j, r});
-	at = x_reduce(m, COMB_MIN, 1, &r, x_select(m, equal(m, a, b), none, x_cast(m, DT_I64, r)));
+	at = x_reduce(m, COMB_MIN, 1, &r, x_select(m, x_same(m, a, b), none, x_cast(m, DT_I64, r)));
 	where = x_cast(m, DT_INDEX, x_select(m, x_eq(m, at, none), x_int(m, DT_I64, 0), at));
 	return (Pair){x_read(m, x, (Node *[]){i, where}), x_read(m, x, (Node *[]){j, where})};
 }
@@ -289,7 +271,7 @@ unique_rows(Build *b, Node *x, bool sorted, Node **place, Node **inverse, Node *
 	/* first occurrence: none before is equal */
 	self = t_tensor(m, 1, &i,
 		x_reduce(m, COMB_MIN, 1, &j,
-		x_select(m, equal(m, p.a, p.b), x_cast(m, DT_I64, j),
+		x_select(m, x_same(m, p.a, p.b), x_cast(m, DT_I64, j),
 		x_int(m, DT_I64, INT64_MAX))));
 	i = x_axis(m, n);
 	own = x_cast(m, DT_I64, i);
@@ -303,7 +285,7 @@ unique_rows(Build *b, Node *x, bool sorted, Node **place, Node **inverse, Node *
 		j = x_axis(m, n);
 		p = first_difference(m, x, j, i);
 		flag = x_select(m, x_ne(m, x_read(m, first, &j), x_int(m, DT_I64, 0)),
-			as_i64(m, ascending(m, p.a, p.b)), x_int(m, DT_I64, 0));
+			as_i64(m, x_ascending(m, p.a, p.b)), x_int(m, DT_I64, 0));
 		pos = t_tensor(m, 1, &i, x_reduce(m, COMB_SUM, 1, &j, flag));
 	} else
 		pos = running(b, COMB_SUM, first, 0, true, false);
