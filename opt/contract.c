@@ -419,8 +419,8 @@ join_rows(KB *kb, Nest *nest, Contraction *c)
 }
 
 /* What the extent is likely to be: the first dimension of an input is a batch, often of 1. */
-static int64_t
-likely(Module *m, Node *extent)
+int64_t
+likely_extent(Module *m, Node *extent)
 {
 	Node **list;
 	SymDef *d;
@@ -450,8 +450,8 @@ row_axis(Module *m, const Nest *nest, const Contraction *c)
 	int i;
 
 	for (i = nest->n; i-- > 0;)
-		if (is_row(c, nest->axis[i]) && (!best || (likely(m, best->in[0]) < MIN_ROWS
-			&& likely(m, nest->axis[i]->in[0]) > likely(m, best->in[0]))))
+		if (is_row(c, nest->axis[i]) && (!best || (likely_extent(m, best->in[0]) < MIN_ROWS
+			&& likely_extent(m, nest->axis[i]->in[0]) > likely_extent(m, best->in[0]))))
 			best = nest->axis[i];
 	return best;
 }

@@ -282,7 +282,8 @@ reduces_along(KB *kb, Node *body, Node *last)
 	list = topo_scalar(body, &n);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_REDUCE) {
-			red = list[i]->in[list[i]->nin - 2];
+			red = contiguous_last(kb, list[i]);
+			red = red->in[red->nin - 2];
 			for (int j = 0; j < n; j++) {
 				if (list[j]->code != O_READ || !contains(list[j], red))
 					continue;

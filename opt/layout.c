@@ -186,7 +186,7 @@ window_votes(Layout *l, Group *g)
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (k = t->nin - 2; k >= 0; k--) {
 		axis = t->in[k];
-		if (is_intv(axis->in[0], 1))
+		if (likely_extent(l->s->m, axis->in[0]) <= 1)
 			continue;
 		for (i = 0, e = 0; i < n; i++)
 			if (is_windowed(list[i]))
@@ -309,6 +309,41 @@ choose(Layout *l, Voter *v)
 	storage_set_order(l->s, storage_of(l->s, v->t), order);
 }
 
+static bool
+reduces_over(const Node *red, const Node *axis)
+{
+	int i;
+
+	for (i = 0; i + 1 < red->nin; i++)
+		if (red->in[i] == axis)
+			return true;
+	return false;
+}
+
+/* The axis that moves along the contiguous dimension of what the body reads, beside constants: that of the
+ * result if it does, or one that is summed over. */
+static Node *
+lanes_axis(Layout *l, Node **list, int n, Node *result)
+{
+	Node *best = result, *last;
+	const Storage *st;
+	int i, k;
+
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ || rank_of(list[i]->in[0]) == 0 || definition(list[i]->in[0])->code == O_CONST)
+			continue;
+		st = storage_of(l->s, list[i]->in[0]);
+		last = list[i]->in[1 + st->order[rank_of(list[i]->in[0]) - 1]];
+		if (contains(last, result))
+			return result;
+		for (k = 0; k < n; k++)
+			if (list[k]->code == O_REDUCE && last->code == O_AXIS && const_or(last->in[0], 8) >= 8
+			 && contains(list[k], list[i]) && reduces_over(list[k], last))
+				best = last;
+	}
+	return best;
+}
+
 /* Constants read along the lanes of a window or map with a stride are laid out along them. */
 static void
 follow_reader(Layout *l, Group *g)
@@ -319,8 +354,8 @@ follow_reader(Layout *l, Group *g)
 
 	if (rank_of(t) == 0 || g->n > 1)
 		return;
-	axis = t->in[st->order[rank_of(t) - 1]];
 	list = topo_scalar(t->in[t->nin - 1], &n);
+	axis = lanes_axis(l, list, n, t->in[st->order[rank_of(t) - 1]]);
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ)
 			continue;

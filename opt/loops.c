@@ -540,12 +540,35 @@ reduce_serial(KB *kb, Region *r, Node *red, Node *body)
 	return l_let(m, r, l_load(m, acc, 1, &zero));
 }
 
+Node *
+contiguous_last(KB *kb, Node *red)
+{
+	Node *body = red->in[red->nin - 1], *last = red->in[red->nin - 2], *in[MAX_RANK * 2];
+	int i, best = red->nin - 2;
+
+	for (i = red->nin - 2; i >= 0 && red->nin <= MAX_RANK * 2 && !kb->s->gpu; i--)
+		if (unit_stride(kb, body, red->in[i]) && (best == i || !unit_stride(kb, body, red->in[best])
+		 || const_or(red->in[i]->in[0], 64) > const_or(red->in[best]->in[0], 64)))
+			best = i;
+	if (red->in[best] == last)
+		return red;
+	memcpy(in, red->in, sizeof *in * (size_t)red->nin);
+	in[red->nin - 2] = red->in[best];
+	in[best] = last;
+	return x_reduce(kb->m, (Comb)red->n, red->nin - 1, in, body);
+}
+
 static Node *
 emit_reduce(KB *kb, Region *r, Node *red)
 {
-	Node *body = red->in[red->nin - 1], *axis = red->in[red->nin - 2];
-	int w = lanes_of(kb->s, widest_type(body));
+	Node *body, *axis;
+	int w;
 	int64_t n;
+
+	if (!kb->in_vector)
+		red = contiguous_last(kb, red);
+	body = red->in[red->nin - 1], axis = red->in[red->nin - 2];
+	w = lanes_of(kb->s, widest_type(body));
 
 	/* the accumulator of a narrow float was widened by the definition; of the rest here */
 	if (!kb->in_vector && w > 1 && unit_stride(kb, body, axis) && !(is_int(axis->in[0], &n) && n < 4))

@@ -102,6 +102,7 @@ void vector_loop(KB *, Region *, Node *extent, int w, LoopBody *, void *ctx);
 int lanes_of(const Sched *, DType);                       /* of a full vector */
 Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step of the axis, NULL if not linear */
 DType widest_type(Node *body);
+Node *contiguous_last(KB *, Node *red);                   /* the reduction, along the contiguous axis last if there is one */
 Node *accumulate(KB *, Comb, Node *acc, Node *v);          /* acc comb v, of the accumulator's type */
 
 /* ---- halo.c ------------------------------------------------------------------------------------ */
@@ -141,6 +142,7 @@ bool is_sorting(Module *, Node *tensor);
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 /* Is there such a sum in the tensor's body, with the part in it (NULL: any)? */
 bool holds_product(const Machine *, Node *tensor, const Node *part);
+int64_t likely_extent(Module *, Node *extent);           /* a number to expect where it is none */
 bool contraction_of(Sched *, Node *tensor, Contraction *);
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
