@@ -501,8 +501,8 @@ const Op ops_sequence[] = {
 		"a graph for each element"),
 	STRUCT("optional",           "Optional",          15, "(x: any?) {type: type?} -> y", build_optional,
 		"a value that may be absent"),
-	STRUCT("optional_has_element", "OptionalHasElement", 18, "(x: any?) {} -> y", build_has_element, "is it there?"),
-	STRUCT("optional_get_element", "OptionalGetElement", 18, "(x: any) {} -> y", build_get_element,
+	STRUCT("optional_has_element", "OptionalHasElement", 28, "(x: any?) {} -> y", build_has_element, "is it there?"),
+	STRUCT("optional_get_element", "OptionalGetElement", 28, "(x: any) {} -> y", build_get_element,
 		"the value, which must be there"),
 	{0}
 };

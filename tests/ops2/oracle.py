@@ -416,7 +416,46 @@ def attention():
              num_heads=NH, rotary_embedding_dim=4)
 
 
-for make in (windows, recurrent, products, reductions, learned, fused, attention):
+def contributed():
+    ms, I32, I64 = MS, T.INT32, T.INT64
+    x = f(3, 8)
+    case("ms_expand_dims", "ExpandDims", [x, scalar(-1, np.int32)], [F], ms, inits="b")
+    case("ms_range", "Range", [scalar(1, np.int64), scalar(9, np.int64), scalar(3, np.int64)], [I64], ms)
+    case("ms_range_one", "Range", [scalar(1.5), scalar(4)], [F], ms)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        case("ms_grid_" + mode, "GridSample", [f(1, 2, 4, 5), f(1, 3, 3, 2) * np.float32(0.6)], [F], ms, mode=mode,
+             padding_mode="reflection")
+    case("ms_unique", "Unique", [np.array([2, 1, 1, 3, 4, 3], np.float32)], [F, I64, I64], ms)
+    w = rng.randint(-300, 300, (4, 5)).astype(np.int16)
+    case("ms_matmul16", "MatMulInteger16", [rng.randint(-300, 300, (2, 3, 4)).astype(np.int16), w], [I32], ms)
+    case("ms_gated_add", "GatedAdd", [x, f(3, 8), f(3, 1)], [F], ms)
+    case("ms_scaled_silu", "ScaledSiLU", [x], [F], ms, alpha=1.5)
+    case("ms_scaled_silu_given", "ScaledSiLU", [x, scalar(0.7)], [F], ms)
+    for act in ("silu", "sigmoid"):
+        case("ms_gated_rms_" + act, "GatedRMSNorm", [x, f(4), f(3, 8)], [F], ms, activation=act)
+    case("ms_branch_rms", "BranchwiseRMSNorm", [f(2, 3, 4), f(3, 4)], [F], ms)
+    case("ms_branch_rms_flat", "BranchwiseRMSNorm", [f(2, 12), f(12)], [F], ms, num_branches=3)
+    case("ms_branch_rms_shared", "BranchwiseRMSNorm", [f(2, 12), f(4)], [F], ms, num_branches=3)
+    case("ms_branch_rms_plain", "BranchwiseRMSNorm", [f(2, 3, 4)], [F], ms)
+    case("ms_lin_gate", "LinearAttentionGate", [f(2, 3, 4), f(4), f(4), f(2, 3, 4)], [F, F], ms)
+    case("ms_lin_gate_decay", "LinearAttentionGate", [f(2, 3, 4), f(4), f(4)], [F], ms)
+    case("ms_unfold", "UnfoldTensor", [f(2, 9, 3)], [F], ms, dim=1, size=4, step=2)
+    case("ms_inverse", "Inverse", [f(3, 4, 4)], [F], ms)
+    for bits in (4, 8):
+        case(f"ms_gather_blocks_{bits}", "GatherBlockQuantized",
+             [u8(6, 32 * bits // 8), np.array([[5, -6], [2, 0]]), f(6, 2), u8(6, bits // 4)], [F], ms, inits="acd", bits=bits,
+             block_size=16)
+        case(f"ms_gather_blocks_plain_{bits}", "GatherBlockQuantized", [u8(6, 32 * bits // 8), np.array([3, 1]), f(6, 2)], [F], ms,
+             inits="ac", bits=bits, block_size=16)
+    case("ms_causal_conv", "CausalConvWithState", [f(2, 3, 6), f(3, 1, 4), f(3), f(2, 3, 3)], [F, F], ms, activation="silu")
+    case("ms_linear_attention", "LinearAttention", [f(1, 5, 8), f(1, 5, 8), f(1, 5, 8), f(1, 2, 4, 4)], [F, F], ms,
+         q_num_heads=2, kv_num_heads=2, update_rule="linear")
+    q = [u8(1, 5, 6, 4), scalar(0.02), scalar(120, np.uint8), i8(8, 4, 3, 3), scalar(0.01), scalar(0, np.int8), scalar(0.05),
+         scalar(128, np.uint8), rng.randint(-99, 99, 8).astype(np.int32)]
+    case("ms_qconv_last", "QLinearConv", q, [T.UINT8], ms, inits="defi", channels_last=1, pads=[1, 1, 1, 1])
+
+
+for make in (windows, recurrent, products, reductions, learned, fused, attention, contributed):
     make()
 for r in refused:
     print("onnxruntime refuses", r)
