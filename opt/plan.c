@@ -716,9 +716,9 @@ run_if(Planner *p, Region *out, Node *n)
 
 /* A kernel that writes the iteration's number into the region's first parameter. */
 static void
-store_trip(Planner *p, Region *out, Node *param, Node *i)
+store_trip(Planner *p, Region *out, const Loc *loc, Node *param, Node *i)
 {
-	KB kb = kb_new(p->s, NULL);
+	KB kb = kb_new(p->s, loc);
 	Region *body = region_new(p->m, NULL), *in = body, *q;
 	Node *sym = x_sym(p->m, NULL, 0, INT64_MAX), *ax;
 	Kernel *k;
@@ -893,7 +893,7 @@ run_loop(Planner *p, Region *out, Node *n)
 	if (read_by_kernels(r, r->params[0])) {
 		storage_of(p->s, r->params[0])->id = new_buf(p, BUF_ARENA, dtype_of(r->params[0]), NULL);
 		buf_at(p, storage_of(p->s, r->params[0])->id)->size = dtypes[dtype_of(r->params[0])].bits / 8;
-		store_trip(p, in, r->params[0], it);
+		store_trip(p, in, n->loc, r->params[0], it);
 	}
 	run_region(p, in, r);
 	for (i = 0; i < r->nresults; i++)
