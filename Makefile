@@ -159,6 +159,17 @@ check: all $(UNITS) $(DEPS_TEST)
 check-slow: all $(UNITS) $(DEPS_TEST)
 	@TCC_BUILD=$(B) sh tests/run $(UNITS) $(SHELL_TESTS) $(SLOW_TESTS)
 
+# under the sanitizers: unit tests, the command line, the IR's text, a tenth of the operator tests;
+# leaks of the compiler are errors
+SAN_TESTS := $(sort $(wildcard tests/cmd/*.sh tests/opt/*.sh tests/frontend/*.sh)) tests/models/run.sh \
+	tests/models/text.sh tests/slow/malformed.sh tests/backend/native.sh
+
+check-san:
+	@$(MAKE) --no-print-directory ASAN=1 check-sanitized
+
+check-sanitized: all $(UNITS) $(DEPS_TEST) build/backend/made
+	@MODE=tenth TCC_CASE_TIMEOUT=600 TCC_TIMEOUT=3600 TCC_BUILD=$(B) sh tests/run $(UNITS) $(SAN_TESTS)
+
 # libFuzzer programs, one for each tests/fuzz/fuzz_*.c
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJS := $(patsubst $(B)/%,build/fuzz/%,$(filter-out $(MAIN_OBJ),$(TCC_OBJS)) \
@@ -209,12 +220,13 @@ help:
 	@echo "make             build/tcc-ml (installs what the build needs, saying so)"
 	@echo "make demo        compile the bundled model and run it on a picture"
 	@echo "make check       build and run the tests;  make check-slow  the long ones too"
+	@echo "make check-san   unit tests, the command line and a tenth of the operators with sanitizers"
 	@echo "make deps        install everything that build and tests need"
 	@echo "make fuzz        libFuzzer programs under build/fuzz"
 	@echo "make bench       measure compiled models against onnxruntime"
 	@echo "make install     into DESTDIR and prefix (GNU directories)"
 	@echo "make ASAN=1 ...  the same under build/asan with sanitizers"
 
-.PHONY: all deps check check-slow fuzz install clean distclean help
+.PHONY: all deps check check-slow check-san check-sanitized fuzz install clean distclean help
 
 -include $(sort $(shell find build $(B) -name '*.d' 2>/dev/null))

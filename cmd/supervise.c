@@ -204,6 +204,8 @@ verdict(const Options *o, int status)
 	return X_BUG;
 }
 
+void __lsan_do_leak_check(void) __attribute__((weak));    /* in sanitized builds only */
+
 static void
 child(const Options *o, pid_t parent)
 {
@@ -215,6 +217,8 @@ child(const Options *o, pid_t parent)
 	code = o->cmd->run(o);
 	if (fflush(stdout) || ferror(stdout))
 		code = code ? code : complain(X_TOOL, "stdout: %s", strerror(errno));
+	if (__lsan_do_leak_check)
+		__lsan_do_leak_check();
 	_exit(code);
 }
 
