@@ -114,6 +114,15 @@ static const Help helps[] = {
 		"TCC_FN $t tcc_shr_$t($t a, $t n) { return ($t)(a >> (($u)n < $b ? n & ($b - 1) : $b - 1)); }\n" },
 	{ "shr", 'I', "", "",
 		"TCC_FN $t tcc_shr_$t($t a, $t n) { return n < $b ? ($t)(a >> (n & ($b - 1))) : ($t)0; }\n" },
+	{ "dot4", 'S', "", "",
+		"TCC_FN $t tcc_dot4_$t($t a, $t b)\n"
+		"{\n"
+		"	$u sum = 0;\n"
+		"	TCC_UNROLL\n"
+		"	for (int i = 0; i < 32; i += 8)\n"
+		"		sum += ($u)((i32)(u8)(a >> i) * (i8)(b >> i));\n"
+		"	return ($t)sum;\n"
+		"}\n" },
 	{ "tcc_popc_u32", 'N', "*", "",
 		"TCC_FN i32 tcc_popc_u32(u32 x)\n"
 		"{\n"

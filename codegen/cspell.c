@@ -599,7 +599,7 @@ void cx_spell(CFn *c, Node *n, int prec)
 	case O_SELECT: choose(c, n, prec); break;
 	case O_CAST: cast(c, n, prec); break;
 	case O_BITS: bits(c, n, prec); break;
-	case O_SQRT: case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: case O_FMA:
+	case O_SQRT: case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: case O_FMA: case O_DOT4:
 		helper_op(c, n, n->op->name);
 		break;
 	case O_MULADD: muladd(c, n, prec); break;

@@ -904,6 +904,54 @@ lane_compare(Fn *f, Node *e)
 	return k == 1 ? c : LLVMBuildNot(f->b, c, "");
 }
 
+/* ---- products of bytes ------------------------------------------------------------------------- */
+
+/* The machine's instruction for a whole vector (VPDPBUSD), or NULL. */
+static Val
+dot4_vector(Fn *f, Val acc, Val a, Val b)
+{
+	static const char *const names[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
+		"llvm.x86.avx512.vpdpbusd.512"};
+	int lanes = lanes_of(a), i = lanes == 4 ? 0 : lanes == 8 ? 1 : 2;
+	Val in[3] = {acc, a, b}, fn;
+	Ty type, params[3];
+	unsigned id;
+
+	if (!x86(f->t) || !machine_dot4(f->t) || (lanes != 4 && lanes != 8 && lanes != 16))
+		return NULL;
+	id = LLVMLookupIntrinsicID(names[i], strlen(names[i]));
+	if (!id)
+		return NULL;
+	fn = LLVMGetIntrinsicDeclaration(f->mod, id, NULL, 0);
+	type = LLVMIntrinsicGetType(f->cx, id, NULL, 0);
+	LLVMGetParamTypes(type, params);
+	for (i = 0; i < 3; i++)
+		in[i] = LLVMBuildBitCast(f->b, in[i], params[i], "");
+	return LLVMBuildCall2(f->b, type, fn, in, 3, "");
+}
+
+/* acc + dot4(a, b); acc may be NULL. */
+static Val
+dot4(Fn *f, Node *acc, Node *e)
+{
+	Val a = ex(f, e->in[0]), b = ex(f, e->in[1]), c, r, x, y;
+	int i;
+
+	agree(f, DT_I32, &a, &b);
+	c = acc ? ex(f, acc) : LLVMConstNull(LLVMTypeOf(a));
+	agree(f, DT_I32, &a, &c);
+	agree(f, DT_I32, &b, &c);
+	r = is_vec(a) ? dot4_vector(f, c, a, b) : NULL;
+	if (r)
+		return r;
+	for (r = c, i = 0; i < 4; i++) {
+		x = LLVMBuildAnd(f->b, LLVMBuildLShr(f->b, a, like_int(f, a, 8 * i), ""), like_int(f, a, 255), "");
+		y = LLVMBuildAShr(f->b, LLVMBuildShl(f->b, b, like_int(f, b, 24 - 8 * i), ""), like_int(f, b, 24), "");
+		r = LLVMBuildAdd(f->b, r, LLVMBuildMul(f->b, x, y, ""), "");
+	}
+	return r;
+}
+
 static Val
 binary(Fn *f, Node *e)
 {
@@ -913,6 +961,10 @@ binary(Fn *f, Node *e)
 
 	if (a)
 		return a;
+	if (e->code == O_DOT4)
+		return dot4(f, NULL, e);
+	if (e->code == O_ADD && (e->in[0]->code == O_DOT4 || e->in[1]->code == O_DOT4))
+		return dot4(f, e->in[e->in[0]->code == O_DOT4], e->in[e->in[0]->code != O_DOT4]);
 	a = ex(f, e->in[0]);
 	b = ex(f, e->in[1]);
 	if (d == DT_INDEX && (e->code == O_ADD || e->code == O_SUB || e->code == O_MUL))

@@ -129,6 +129,12 @@ machine_has(const Machine *t, const char *feature)
 	return t->has && listed(t->has, ',', feature, strlen(feature));
 }
 
+bool
+machine_dot4(const Machine *t)
+{
+	return machine_has(t, "avx512vnni") || machine_has(t, "avxvnni");
+}
+
 static bool
 listed_all(const char *list, const char *words)
 {

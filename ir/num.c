@@ -408,6 +408,15 @@ static uint64_t shift(int op, DType d, int64_t a, uint64_t count)
 	return count >= width ? 0 : (uint64_t)a >> count;
 }
 
+/* Four unsigned bytes times four signed ones. */
+static uint64_t dot4(uint32_t a, uint32_t b)
+{
+	uint64_t sum = 0;
+	for (int i = 0; i < 32; i += 8)
+		sum += (uint64_t)((int64_t)(uint8_t)(a >> i) * (int8_t)(b >> i));
+	return sum;
+}
+
 static bool int_eval(int op, DType d, const Num *in, int nin, Num *out)
 {
 	int64_t a = in[0].i, b = nin > 1 ? in[1].i : 0, c = nin > 2 ? in[2].i : 0;
@@ -433,6 +442,7 @@ static bool int_eval(int op, DType d, const Num *in, int nin, Num *out)
 		break;
 	case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: r = ua; break;
 	case O_FMA: case O_MULADD: r = ua * ub + (uint64_t)c; break;
+	case O_DOT4: r = dot4((uint32_t)ua, (uint32_t)ub); break;
 	case O_POPCNT:
 		r = __builtin_popcountll(width < 64 ? ua & ((1ull << width) - 1) : ua);
 		break;

@@ -46,7 +46,7 @@ contraction_reuse(const Machine *mach, Node *t, Node *red)
 {
 	Node *mul = red->in[red->nin - 1], *x[MAX_RANK];
 
-	return mul->code == O_MUL && factor_read(mul->in[0], machine_gpu(mach)) && factor_read(mul->in[1], machine_gpu(mach))
+	return (mul->code == O_MUL || mul->code == O_DOT4) && factor_read(mul->in[0], machine_gpu(mach)) && factor_read(mul->in[1], machine_gpu(mach))
 		&& free_axes(t, mul->in[0], x) && free_axes(t, mul->in[1], x);
 }
 
@@ -182,6 +182,7 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 		return false;
 	i = !ok[0] || (ok[1] && merit(s->m, &c[1]) > merit(s->m, &c[0]));
 	*out = c[i];
+	out->swapped = i;
 	out->reduce = red;
 	for (k = 0; k + 1 < red->nin; k++) {     /* insertion by how a walks them */
 		for (i = out->nred; i > 0 && stride_rank(out, out->red[i - 1]) > stride_rank(out, red->in[k]); i--)
@@ -194,6 +195,17 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
 	tile_for(s, red->type->dtype, const_or(out->n->in[0], 64), m, &out->nr, &out->mr);
 	return true;
+}
+
+Node *
+multiply_add(Module *m, const Contraction *c, Node *a, Node *b, Node *acc)
+{
+	Node *in[3] = {a, b, acc};
+
+	if (c->reduce->in[c->reduce->nin - 1]->code == O_DOT4)
+		return x_add(m, acc, c->swapped ? x2(m, O_DOT4, b, a) : x2(m, O_DOT4, a, b));
+	return dt_float(acc->type->dtype) ? x_op(m, O_MULADD, 3, in, acc->type->dtype)
+		: x_add(m, acc, x_mul(m, a, b));
 }
 
 /* ---- emission ------------------------------------------------------------------------------------------- */
@@ -268,7 +280,7 @@ step(Tile *t, Region *r, Node *ea, Node *eb)
 	Module *m = t->kb->m;
 	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
-	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *a, *in[3], *idx[3] = {i, j, v};
+	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *in[3], *idx[3] = {i, j, v};
 
 	if (t->mask && !is_padded(t))
 		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
@@ -276,9 +288,7 @@ step(Tile *t, Region *r, Node *ea, Node *eb)
 	t->kb->in_vector = t->lanes;
 	in[1] = kb_emit(t->kb, rv, b);
 	in[2] = l_load(m, t->acc, 3, idx);
-	a = dt_float(in[0]->type->dtype) ? x_op(m, O_MULADD, 3, in, in[0]->type->dtype)
-		: x_add(m, in[2], x_mul(m, in[0], in[1]));
-	l_store(m, rv, t->acc, 3, idx, a);
+	l_store(m, rv, t->acc, 3, idx, multiply_add(m, t->c, in[0], in[1], in[2]));
 	t->kb->in_vector = 0;
 	l_for(m, rj, F_VECTOR, v, rv);
 	l_for(m, ri, F_UNROLL, j, rj);

@@ -204,16 +204,12 @@ static void
 multiply(Gemm *q, Region *r)
 {
 	Module *m = q->m;
-	Node *kk = x_axis(m, x_idx(m, BK)), *i = x_axis(m, x_idx(m, T)), *j = x_axis(m, x_idx(m, T)), *in[3], *fa, *fb, *v;
+	Node *kk = x_axis(m, x_idx(m, BK)), *i = x_axis(m, x_idx(m, T)), *j = x_axis(m, x_idx(m, T)), *fa, *fb, *v;
 	Region *rk = region_new(m, NULL), *rj = region_new(m, NULL);
 
 	fa = fragment(q, rk, &q->a, "fa", kk);
 	fb = fragment(q, rk, &q->b, "fb", kk);
-	in[0] = l_load(m, fa, 1, &i);
-	in[1] = l_load(m, fb, 1, &j);
-	in[2] = l_load(m, q->acc, 2, (Node *[]){i, j});
-	v = dt_float(in[0]->type->dtype) ? x_op(m, O_MULADD, 3, in, in[0]->type->dtype)
-		: x_add(m, in[2], x_mul(m, in[0], in[1]));
+	v = multiply_add(m, &q->c, l_load(m, fa, 1, &i), l_load(m, fb, 1, &j), l_load(m, q->acc, 2, (Node *[]){i, j}));
 	l_store(m, rj, q->acc, 2, (Node *[]){i, j}, v);
 	each_result(q, rk, &i, &j, rj);
 	l_for(m, r, F_UNROLL, kk, rk);

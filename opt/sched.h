@@ -75,6 +75,7 @@ typedef struct Local { Node *value; Node *buffer; int skip; } Local;
  */
 typedef struct Contraction {
 	Node *reduce, *a, *b, *ea, *eb;   /* ea, eb: the factors as expressions around the reads */
+	bool swapped;          /* b is the product's first operand */
 	Node *n; int nred; Node *red[MAX_RANK];
 	int nr, mr;            /* register tile: columns, rows */
 } Contraction;
@@ -144,6 +145,7 @@ bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 bool holds_product(const Machine *, Node *tensor, const Node *part);
 int64_t likely_extent(Module *, Node *extent);           /* a number to expect where it is none */
 bool contraction_of(Sched *, Node *tensor, Contraction *);
+Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);   /* one step of the sum */
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 

@@ -108,6 +108,7 @@ static void make_cases(bool gpu)
 		add_case(O_NOT, ints[k], ints[k], 1, gpu);
 		add_case(O_POPCNT, ints[k], ints[k], 1, gpu);
 	}
+	add_case(O_DOT4, DT_I32, DT_I32, 2, gpu);
 	for (int k = 8; k < 10; k++) {
 		for (size_t o = 0; o < sizeof flt / sizeof *flt; o++)
 			add_case(flt[o], arith[k], arith[k], 1, gpu);

@@ -361,6 +361,8 @@ START_TEST(arithmetic)
 		compare = ops[i].op >= O_LT && ops[i].op <= O_NE;
 		check_op(ops[i].op, d, compare ? DT_BOOL : d, ops[i].arity, _i < 10);
 	}
+	if (d == DT_I32)
+		check_op(O_DOT4, d, d, 2, _i < 10);
 }
 END_TEST
 
