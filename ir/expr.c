@@ -670,16 +670,29 @@ has_name(Node *e)
 	return found;
 }
 
+/* A proof makes terms, and making them asks for proofs: those look at ranges only, or they would multiply. */
+static bool
+prove_first(Module *m, Node *a, Node *b, bool strict)
+{
+	bool r, outer = !m->proving;
+
+	m->proving = true;
+	r = prove(m, a, b, strict, outer ? PROOF_DEPTH : 0);
+	if (outer)
+		m->proving = false;
+	return r;
+}
+
 bool
 prove_lt(Module *m, Node *a, Node *b)
 {
-	return prove(m, a, b, true, PROOF_DEPTH);
+	return prove_first(m, a, b, true);
 }
 
 bool
 prove_le(Module *m, Node *a, Node *b)
 {
-	return prove(m, a, b, false, PROOF_DEPTH);
+	return prove_first(m, a, b, false);
 }
 
 bool
@@ -689,8 +702,7 @@ prove_eq(Module *m, Node *a, Node *b)
 
 	if (a == b || (diff_bound(a, b, true, &v) && v == 0 && diff_bound(a, b, false, &v) && v == 0))
 		return true;
-	return (has_name(a) || has_name(b)) && prove(m, a, b, false, PROOF_DEPTH)
-		&& prove(m, b, a, false, PROOF_DEPTH);
+	return (has_name(a) || has_name(b)) && prove_le(m, a, b) && prove_le(m, b, a);
 }
 
 Node *

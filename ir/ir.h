@@ -257,6 +257,7 @@ struct Module {
 	uint32_t nnodes;
 	int64_t nextid;        /* axes, carries, fresh symbols */
 	bool strict;           /* only exact rewrites */
+	bool proving;          /* within a proof about sizes: those that making its terms asks for stay short */
 	/* folding: computes n tensors that depend on constants alone; bound by cmd. NULL: nothing is folded. */
 	bool (*execute)(Module *, int n, Node *const *tensors, Node **constants);
 	struct Interns *interns;

@@ -121,3 +121,33 @@ g (float[N, M] x) => (float[A, B] y, int64[C] z) {
   all = Reshape(x, flatten)
   y = Gather<axis = 0>(all, back)
 }""", [f(2, 3)], [f(3, 5)])
+
+# A residual whose sides are padded to lengths that floating point gives, so that no proof can tell whether
+# they agree: proofs about what follows must not multiply.
+SIDE = """
+  s{i} = Shape({x})
+  l{i} = Gather<axis = 0>(s{i}, at)
+  f{i} = Cast<to = 1>(l{i})
+  c{i} = Ceil(f{i})
+  g{i} = Cast<to = 7>(c{i})
+  e{i} = Sub(g{i}, l{i})
+  h{i} = Add(e{i}, two)
+  p{i} = Concat<axis = 0>(none, none, none, none, none, h{i})
+  q{i} = Pad<mode = "reflect">({x}, p{i})
+  w{i} = Conv<kernel_shape = [3]>(q{i}, k)"""
+
+
+def residual(i):
+    sides = SIDE.format(i=f"{i}a", x=f"x{i}") + SIDE.format(i=f"{i}b", x=f"x{i}")
+    sides += SIDE.format(i=f"{i}c", x=f"w{i}b")
+    return sides + f"\n  x{i + 1} = Add(w{i}a, w{i}c)"
+
+
+graph("sides_of_residuals", "g (float[N, 1, L] x0) => (float[A, 1, B] x4) {"
+      """
+  at = Constant<value = int64[1] {2}>()
+  none = Constant<value = int64[1] {0}>()
+  two = Constant<value = int64[1] {2}>()
+  k = Constant<value = float[1, 1, 3] {0.5, -1.0, 2.0}>()"""
+      + "".join(residual(i) for i in range(4)) + "\n}",
+      [f(1, 1, 40)], [f(2, 1, 57)])
