@@ -264,8 +264,9 @@ print_rules(const Options *o, cJSON *json)
 		if (*r->condition)
 			json_text(j, "condition", r->condition);
 		if (!quiet_text(o) && o->verbose)
-			printf("  %-20s %-5s %s -> %s%s%s\n", r->name, rule_classes[r->cls], r->pattern,
-				r->replacement, *r->condition ? " if " : "", r->condition);
+			printf("  %-20s %-5s %s -> %s%s%s\n", r->name, rule_classes[r->cls],
+				r->pattern, r->replacement, *r->condition ? " if " : "",
+				r->condition);
 	}
 }
 

@@ -1,9 +1,9 @@
 /*
- * --check-passes: after each pass the module is compiled and run, and its results are held to those of
- * the model as imported. What a pass left before loop level goes through its text into a module of its
- * own and from there only through the passes that cannot be left out, so that the first pass whose
- * results differ is the one to blame. The model's own results come from the evaluator where it is small,
- * else from the same way.
+ * --check-passes: after each pass the module is compiled and run, and its results are held to those
+ * of the model as imported. What a pass left before loop level goes through its text into a module
+ * of its own and from there only through the passes that cannot be left out, so that the first pass
+ * whose results differ is the one to blame. The model's own results come from the evaluator where it
+ * is small, else from the same way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +124,8 @@ tame_integers(Compilation *c)
 	int i;
 
 	for (i = 0; i < c->m->main->nparams; i++) {
-		if (!in[i] || in[i]->code != O_CONST || !dt_int(dtype_of(in[i])) || !const_dims(in[i], dims))
+		if (!in[i] || in[i]->code != O_CONST || !dt_int(dtype_of(in[i]))
+		 || !const_dims(in[i], dims))
 			continue;
 		d = data_new(c->m, dtype_of(in[i]), in[i]->data->count, NULL);
 		for (k = 0; k < d->count; k++)
@@ -168,7 +169,8 @@ start_check(Compilation *c)
 		code = model_results(c, &err);
 	}
 	if (code && !c->diag.errors)
-		diag_error(&c->diag, code, NULL, "--check-passes: the model does not run: %s", err.text);
+		diag_error(&c->diag, code, NULL, "--check-passes: the model does not run: %s",
+			err.text);
 	return !code;
 }
 
@@ -183,8 +185,8 @@ check_pass(Compilation *c, const char *pass)
 
 	code = got ? run_module(c, got, &err) : X_BUDGET;
 	if (code)
-		diag_error(&c->diag, X_BUG, NULL, "after pass '%s' the module does not run: %s", pass,
-			err.text);
+		diag_error(&c->diag, X_BUG, NULL, "after pass '%s' the module does not run: %s",
+			pass, err.text);
 	for (i = 0; i < n && !code && !c->diag.errors; i++)
 		if (!values_equal(&got[i], &c->reference->out[i], &tol, why, sizeof why))
 			diag_error(&c->diag, X_BUG, NULL, "pass '%s' changes output '%s': %s", pass,

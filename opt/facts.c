@@ -208,6 +208,33 @@ along(Asked *a, const Value *v)
 }
 
 static Value
+stored(Asked *a, const Value *v)
+{
+	Num num;
+
+	return int_value(graph_uses(a->graph, v[0].n) <= 1 && !uniform_value(v[0].n, &num));
+}
+
+static Value
+nested(Asked *a, const Value *v)
+{
+	int64_t x[MAX_RANK], y[MAX_RANK], p, q, nx = 1, ny = 1, both = 1;
+	int i, rx = rank_of(v[0].n), ry = rank_of(v[1].n);
+
+	(void)a;
+	if (!const_dims(v[0].n, x) || !const_dims(v[1].n, y))
+		return int_value(false);
+	for (i = 1; i <= rx || i <= ry; i++) {
+		p = i <= rx ? x[rx - i] : 1;
+		q = i <= ry ? y[ry - i] : 1;
+		nx = sat_mul(nx, p);
+		ny = sat_mul(ny, q);
+		both = sat_mul(both, p == 1 ? q : p);
+	}
+	return int_value(both <= nx || both <= ny);
+}
+
+static Value
 spread(Asked *a, const Value *v)
 {
 	const Node *y = v[0].n, *x = v[1].n;
@@ -308,6 +335,8 @@ static const struct Fact {
 	{"dim",     "nb",  dim,     "the extent of an axis, -1 if not known now"},
 	{"along",   "nnb", along,   "does it, broadcast to y, vary along this axis of y alone?"},
 	{"spread",  "nn",  spread,  "is it broadcast along the last axis of x?"},
+	{"stored",  "n",   stored,  "does a constant stand in memory for this use alone?"},
+	{"nested",  "nn",  nested,  "are they together no larger than one of them?"},
 	{"apart",   "nnn", apart,   "do two constant lists name axes of x, none twice?"},
 	{"plain",   "b",   plain,   "are alpha and beta of gemm's attributes 1?"},
 	{"after",   "bb",  after,   "the permutation of transpose(transpose(., q), p)"},

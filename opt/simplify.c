@@ -123,6 +123,8 @@ simplify_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	Node *t = n, *r;
 	int i;
 
+	if (n->code == O_CONST)
+		graph_use(&s->g, n, graph_uses(&s->old, n));
 	if (!graph_has(&s->old, n) || (n->code != O_GRAPH && n->code != O_RESULT) || n->nregions)
 		return NULL;
 	for (i = 0; i < n->nin && in[i] == n->in[i]; i++)
@@ -134,7 +136,7 @@ simplify_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 		s->changed = true;
 	}
 	graph_use(&s->g, t, graph_uses(&s->old, n));
-	graph_known(&s->g, t);                   /* operands first: asked later, it need not go deep */
+	graph_known(&s->g, t);           /* operands first: asked later, it need not go deep */
 	return t;
 }
 
