@@ -6,9 +6,9 @@
 enum {
 	ARGS = 4,               /* words before the buffers */
 	/* Cost units, of which a thread does some 30 in a nanosecond at best: */
-	HOT_COST = 1 << 16,     /* what pays a join of threads that spin */
+	HOT_COST = 1 << 17,     /* what pays a join of threads that spin */
 	COLD_COST = 1 << 20,    /* ... that sleep */
-	PART_COST = 1 << 15,    /* the least part worth giving away */
+	PART_COST = 1 << 16,    /* the least part worth giving away */
 };
 
 typedef struct CpuJob {

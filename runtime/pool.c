@@ -2,9 +2,11 @@
  * A pool of threads for one context.
  *
  * One word, the epoch, tells the workers of a job: its low bits are the number of parts, the rest
- * counts jobs. A worker that sees a new epoch does its part if it has one. Parts are fixed: worker
- * i does part i, the caller part 0. A worker without a part looks at nothing but the epoch, so the
- * fields of the next job may be written as soon as all parts are done.
+ * counts jobs. Each part belongs to a thread (worker i has part i, the caller part 0: the same data
+ * stay in the same caches), but whoever is done takes parts that nobody has begun, so that a worker
+ * that sleeps or was taken off its CPU holds nobody up. A part is taken by writing the job's epoch
+ * into its word. Late workers find all parts of a finished job taken, by it or a later one, and look
+ * at nothing else, so the fields of the next job may be written as soon as all parts are done.
  *
  * Between jobs a worker spins for some 50 us, for jobs of one run follow each other closely (a
  * spinning fork and join costs 0.4 us, one through the kernel 6 us), then it sleeps on the epoch.
@@ -41,11 +43,12 @@ typedef struct Worker {
 /* Each group of fields has cache lines of its own (two, as CPUs fetch pairs). */
 struct TccPool {
 	_Alignas(128) atomic_uint epoch;
-	_Alignas(128) atomic_uint pending;      /* parts of the job not done, the caller's apart */
+	_Alignas(128) atomic_uint pending;      /* parts of the job not done */
 	atomic_uint waiting;                    /* the caller sleeps on pending */
 	_Alignas(128) atomic_uint sleepers;
 	_Alignas(128) TccJob *fn;
 	void *arg;
+	atomic_uint *taken;                     /* per part: the last job in which it was taken */
 	atomic_bool stop;
 	int nworkers;
 	int spins;
@@ -105,6 +108,27 @@ static void part_done(TccPool *p)
 		word_wake(&p->pending);
 }
 
+/* Takes the part for the job of that epoch, unless someone has, or the job is over. */
+static bool take(TccPool *p, int part, unsigned epoch)
+{
+	unsigned last = atomic_load_explicit(&p->taken[part], memory_order_acquire);
+	return (int)(last / PARTS * PARTS - epoch / PARTS * PARTS) < 0
+	       && atomic_compare_exchange_strong(&p->taken[part], &last, epoch);
+}
+
+/* The thread's own part of the job, then what others have not begun, the next one's first. */
+static void do_parts(TccPool *p, int own, unsigned epoch)
+{
+	int nparts = (int)(epoch % PARTS);
+	for (int i = 0; i < nparts; i++) {
+		int part = own + i < nparts ? own + i : own + i - nparts;
+		if (take(p, part, epoch)) {
+			p->fn(p->arg, part);
+			part_done(p);
+		}
+	}
+}
+
 static void *work(void *arg)
 {
 	Worker *w = arg;
@@ -113,20 +137,21 @@ static void *work(void *arg)
 		seen = next_epoch(p, seen);
 		if (atomic_load_explicit(&p->stop, memory_order_relaxed))
 			return NULL;
-		if (w->part < (int)(seen % PARTS)) {
-			p->fn(p->arg, w->part);
-			part_done(p);
-		}
+		if (w->part < (int)(seen % PARTS))
+			do_parts(p, w->part, seen);
 	}
 }
 
-/* nparts 0 wakes the workers and gives them nothing. */
-static void publish(TccPool *p, int nparts)
+/* nparts 0 wakes the workers and gives them nothing. The job's epoch. */
+static unsigned publish(TccPool *p, int nparts)
 {
-	unsigned e = atomic_load_explicit(&p->epoch, memory_order_relaxed);
-	atomic_store(&p->epoch, (e / PARTS + 1) * PARTS + nparts);
+	unsigned e = atomic_load_explicit(&p->epoch, memory_order_relaxed), now = (e / PARTS + 1) * PARTS + nparts;
+	for (int i = 0; i < nparts; i++)        /* by the last job, so that counts that are long past do not matter */
+		atomic_store_explicit(&p->taken[i], e, memory_order_relaxed);
+	atomic_store(&p->epoch, now);
 	if (atomic_load(&p->sleepers))
 		word_wake(&p->epoch);
+	return now;
 }
 
 static void wait_parts(TccPool *p)
@@ -151,9 +176,8 @@ void tcc_pool_run(TccPool *p, int nparts, TccJob *fn, void *arg)
 	}
 	p->fn = fn;
 	p->arg = arg;
-	atomic_store_explicit(&p->pending, nparts - 1, memory_order_relaxed);
-	publish(p, nparts);
-	fn(arg, 0);
+	atomic_store_explicit(&p->pending, nparts, memory_order_relaxed);
+	do_parts(p, 0, publish(p, nparts));
 	wait_parts(p);
 }
 
@@ -213,11 +237,12 @@ TccPool *tcc_pool_new(int nthreads)
 	if (nthreads > TCC_MAX_THREADS)
 		nthreads = TCC_MAX_THREADS;
 	void *block;
-	size_t bytes = sizeof(TccPool) + nthreads * sizeof(Worker);
+	size_t bytes = sizeof(TccPool) + nthreads * (sizeof(Worker) + sizeof(atomic_uint));
 	if (posix_memalign(&block, _Alignof(TccPool), bytes))
 		return NULL;
 	memset(block, 0, bytes);
 	TccPool *p = block;
+	p->taken = (atomic_uint *)&p->workers[nthreads];
 	p->spins = nthreads <= tcc_cpu_count() ? SPINS : 0;
 	for (int i = 1; i < nthreads; i++) {
 		Worker *w = &p->workers[p->nworkers];
