@@ -10,15 +10,18 @@ quiet_text(const Options *o)
 	return o->json && !*o->json;
 }
 
-/* Is the name asked for? Without names all are. */
+/* Is the name asked for, b also without its domain? Without names all are. */
 static bool
 asked(const Options *o, const char *a, const char *b)
 {
+	const char *c = b ? strrchr(b, ':') : NULL, *f;
 	int i;
 
-	for (i = 0; i < o->nfiles; i++)
-		if (strcasecmp(o->files[i], a) == 0 || (b && strcasecmp(o->files[i], b) == 0))
+	for (i = 0; i < o->nfiles; i++) {
+		f = o->files[i];
+		if (strcasecmp(f, a) == 0 || (b && strcasecmp(f, b) == 0) || (c && strcasecmp(f, c + 1) == 0))
 			return true;
+	}
 	return o->nfiles == 0;
 }
 

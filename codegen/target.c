@@ -6,11 +6,7 @@
 const char *const emit_names[EMIT_NKINDS] = {"exe", "so", "a", "obj", "src", "llvm", "asm", "ptx",
 	"cubin", "hsaco", "stablehlo"};
 
-extern const Target target_llvm;
-#pragma weak target_c
-#pragma weak target_cuda
-#pragma weak target_hip
-extern const Target target_c, target_cuda, target_hip;
+extern const Target target_llvm, target_c, target_cuda, target_hip;
 
 const Target *const targets[] = {&target_llvm, &target_c, &target_cuda, &target_hip, NULL};
 

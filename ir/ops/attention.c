@@ -641,7 +641,7 @@ build_linear_attention(Build *b)
 	Node *dims[4], *ax[4], *init, *trip, *s, *loop, *y, *out[2], *idx[3];
 	DType d = dtype_of(b->in[0]), ds = b->in[3] ? dtype_of(b->in[3]) : d;
 	Region *body = region_new(m, "step");
-	Linear l;
+	Linear l = {0};
 
 	if (!linear_args(b, &l))
 		return NULL;

@@ -30,6 +30,7 @@ expect 2 "has no input\|is missing\|no input 'z'" "$tcc" run "$digits" --input z
 expect 6 'missing' "$tcc" run "$digits"
 expect 3 'No such file' "$tcc" run "$digits" --input picture="$t/none.pgm"
 expect 4 'no operator' "$tcc" ops Frobnicate
+expect 0 "com.microsoft:Gelu" "$tcc" ops gelu
 expect 5 'cannot write' "$tcc" compile "$digits" -o "$t/no/folder/x"
 # what follows -- is no option
 expect 3 'No such file' "$tcc" check -- --strict
