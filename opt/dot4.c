@@ -23,7 +23,7 @@ typedef struct Factor { Node *read, *rest; int dim; } Factor;
 
 typedef struct Dot { Module *m; Vec packed; } Dot;
 
-static Node *
+Node *
 byte_read(Node *e)
 {
 	Node *r = e->code == O_CAST && e->type->dtype == DT_I32 ? e->in[0] : NULL;
@@ -131,6 +131,14 @@ axis_of(Module *m, Node *red, Node *const *reads, Factor *f)
 		f[1] = g[1];
 	}
 	return best;
+}
+
+bool
+sums_in_fours(Module *m, Node *red, Node *const *reads)
+{
+	Factor f[2];
+
+	return axis_of(m, red, reads, f) >= 0;
 }
 
 /* 128 times the sum of the other factor, with the sign that makes up for flipped bits. */

@@ -7,6 +7,7 @@
 const Pass passes[] = {
 	{"simplify", LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify, "apply the rewrite rules"},
 	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
+	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true, pass_quantized, "sum products of dequantized bytes as integers where the machine is fast at them"},
 	{"dot4",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,     "sum products of bytes in fours where the machine can"},
 	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
 	{"hoist",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,    "compute reductions once for all axes they do not depend on"},

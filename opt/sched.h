@@ -168,6 +168,11 @@ Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);
 Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
 
+/* ---- dot4.c ------------------------------------------------------------------------------------- */
+
+Node *byte_read(Node *e);                                 /* the read in i32(byte), or NULL */
+bool sums_in_fours(Module *, Node *reduce, Node *const *reads);   /* has the sum of two bytes' products such an axis? */
+
 /* ---- group.c ------------------------------------------------------------------------------------ */
 
 bool member_of(const Group *, const Node *tensor);
