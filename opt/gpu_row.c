@@ -2,7 +2,9 @@
  * GPU schedule of the class row: tensors over shared outer axes (a row each), with reductions along
  * the row.
  *
- * `width` threads have a row; of rows shorter than a warp's reach a block has several. They run along
+ * `width` threads have a row; of rows shorter than a warp's reach a block has several. Where neighbours
+ * in memory are elements of neighbouring rows (statistics of a channel, channels contiguous), a block has
+ * several rows too, and consecutive threads have consecutive rows: it is `across`. They run along
  * the row together, `lanes` elements at a time, in one loop after the other: one for each reduction,
  * which they then fold among them, one for each member's elements. All loops deal out elements alike,
  * so what a thread reads again as its own (the input of softmax, the exponentials) stays in its
@@ -13,7 +15,7 @@
 #include <string.h>
 #include "sched.h"
 
-enum { MOST = 256, SHARED_MAX = 47 * 1024, REGISTERS = 64, MAX_KEPT = 32 };
+enum { MOST = 256, ACROSS = 32, SHARED_MAX = 47 * 1024, REGISTERS = 64, MAX_KEPT = 32 };
 
 /* The axes of a loop along the row, those of extent 1 left out. */
 typedef struct Loop { Node *axes[MAX_RANK * 2]; int n; } Loop;
@@ -37,10 +39,12 @@ typedef struct Row {
 	Group *g;
 	Member *member;
 	int width, rows, lanes;
+	bool across;
 	Node *outer[MAX_RANK]; /* the shared axes */
 	Node *count;           /* of rows */
 	Node *lane;            /* the thread's place in its row */
 	Node *inside;          /* is there such a row? NULL: surely */
+	int neighbours[2];     /* reads by the direction of their neighbours: along the row, across rows */
 	Kept kept[MAX_KEPT];
 	int nkept;
 	Map elsewhere;         /* members that are read otherwise than by own elements */
@@ -291,33 +295,95 @@ steps_of(Row *q, const Loop *l)
 	return (n + q->width * q->lanes - 1) / (q->width * q->lanes);
 }
 
+/* Reads that neighbouring threads share out well if they have neighbours of a row, and of neighbouring rows. */
+static void
+count_directions(Row *q, const Loop *l, Node *e)
+{
+	Node **list, *c, *outer = q->outer[q->g->nouter - 1];
+	int i, k, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ || member_of(q->g, list[i]->in[0]))
+			continue;
+		for (k = 0; k < l->n && !contains(list[i], l->axes[k]); k++)
+			;
+		if (k == l->n)
+			continue;
+		c = elem_stride(q->kb, list[i], outer);
+		q->neighbours[1] += c && is_intv(c, 1);
+		c = elem_stride(q->kb, list[i], l->axes[l->n - 1]);
+		q->neighbours[0] += c && is_intv(c, 1);
+	}
+	free(list);
+}
+
 /* What registers hold: in order of appearance, as long as there are some. True if all members that
  * are read fit. */
 static bool
 choose_kept(Row *q)
 {
 	int64_t left = REGISTERS, words;
-	int i, k;
 	bool all = true, member;
+	int i, k, size;
 
 	for (i = 0; i < q->nkept; i++) {
 		Kept *p = &q->kept[i];
-		int size = dtypes[storage_type(dtype_of(p->tensor))].bits / 8;
+		size = dtypes[storage_type(dtype_of(p->tensor))].bits / 8;
 		member = member_of(q->g, p->tensor);
 		words = steps_of(q, &p->loop) * q->lanes * (size > 4 ? size / 4 : 1);
 		p->buffer = NULL;
-		if ((!member && p->uses < 2) || words == 0 || words > left || (member && map_get(&q->elsewhere, p->tensor)))
-			continue;
-		left -= words;
-		p->buffer = l_buffer(q->m, member ? "own" : "x", storage_type(dtype_of(p->tensor)), SP_REG, 2,
-			(Node *[]){x_idx(q->m, steps_of(q, &p->loop)), x_idx(q->m, q->lanes)});
+		if ((member || p->uses > 1) && words > 0 && words <= left && !(member && map_get(&q->elsewhere, p->tensor))) {
+			left -= words;
+			p->buffer = l_buffer(q->m, member ? "own" : "x", storage_type(dtype_of(p->tensor)), SP_REG, 2,
+				(Node *[]){x_idx(q->m, steps_of(q, &p->loop)), x_idx(q->m, q->lanes)});
+		}
+		all &= p->buffer || !member;
 	}
-	for (i = 0; i < q->nkept; i++)
-		if (!q->kept[i].buffer && member_of(q->g, q->kept[i].tensor))
-			map_put(&q->elsewhere, q->kept[i].tensor, q->kept[i].tensor);
 	for (k = 0; k < q->g->n; k++)
 		all &= !q->member[k].loop.n || !map_get(&q->elsewhere, q->member[k].t);
 	return all;
+}
+
+/* Members that registers do not hold lie elsewhere. */
+static void
+place_rest(Row *q)
+{
+	int i;
+
+	for (i = 0; i < q->nkept; i++)
+		if (!q->kept[i].buffer && member_of(q->g, q->kept[i].tensor))
+			map_put(&q->elsewhere, q->kept[i].tensor, q->kept[i].tensor);
+}
+
+static void
+choose_along(Row *q)
+{
+	choose_width(q, 0);
+	if (!choose_kept(q)) {
+		choose_width(q, q->kb->s->mach->warp);
+		choose_kept(q);
+	}
+}
+
+/* Up to ACROSS threads a row; false if rows are better taken along. */
+static bool
+choose_across(Row *q)
+{
+	int64_t n = longest(q);
+
+	if (q->g->nouter == 0 || is_intv(q->outer[q->g->nouter - 1]->in[0], 1))
+		return false;
+	each_loop(q, count_directions);
+	if (q->neighbours[1] <= q->neighbours[0])
+		return false;
+	for (q->width = 1; q->width < n && q->width < ACROSS; q->width *= 2)
+		;
+	q->rows = MOST / q->width;
+	q->lanes = 1;
+	q->across = true;
+	choose_kept(q);
+	return true;
 }
 
 /* ---- loops -------------------------------------------------------------------------------------------- */
@@ -400,6 +466,24 @@ own_values(Row *q, Walk *p, const Loop *l, Node *e)
 
 /* ---- members ---------------------------------------------------------------------------------------- */
 
+/* A reduction's share of each thread, combined over the threads of a row that lie `rows` apart. */
+static Node *
+fold_across(Row *q, Comb c, Node *acc)
+{
+	Module *m = q->m;
+	Node *zero = x_idx(m, 0), *row = x_mod(m, q->f.tid, x_idx(m, q->rows)), *j = x_axis(m, x_idx(m, q->width)), *parts, *sum;
+	Region *in = region_new(m, NULL);
+
+	parts = gpu_shared(q->kb, &q->f, "parts", acc->type->dtype, 2, (Node *[]){x_idx(m, q->width), x_idx(m, q->rows)});
+	l_store(m, q->f.thread, parts, 2, (Node *[]){q->lane, row}, l_load(m, acc, 1, &zero));
+	l_barrier(m, q->f.thread);
+	l_store(m, q->f.thread, acc, 1, &zero, x_comb_identity(m, c, acc->type->dtype));
+	sum = x_comb(m, c, l_load(m, acc, 1, &zero), l_load(m, parts, 2, (Node *[]){j, row}));
+	l_store(m, in, acc, 1, &zero, sum);
+	l_for(m, q->f.thread, F_UNROLL, j, in);
+	return l_load(m, acc, 1, &zero);
+}
+
 /* Each thread's share, then all of the row's threads fold. */
 static Node *
 fold_reduction(Row *q, Node *red)
@@ -416,14 +500,16 @@ fold_reduction(Row *q, Node *red)
 	for (i = 0; i + 1 < red->nin; i++)
 		if (is_intv(red->in[i]->in[0], 1))
 			e = subst1(m, e, red->in[i], x_idx(m, 0));
-	acc = l_alloc(m, q->f.block, l_buffer(m, "part", d, SP_REG, 1 + vec, ext + !vec));
-	idx[0] = vec ? x_axis(m, ext[0]) : q->lane;
+	if (q->across)
+		ext[1] = x_idx(m, 1);
+	acc = l_alloc(m, q->across ? q->f.thread : q->f.block, l_buffer(m, "part", d, SP_REG, 1 + vec, ext + !vec));
+	idx[0] = vec ? x_axis(m, ext[0]) : q->across ? x_idx(m, 0) : q->lane;
 	idx[1] = q->lane;
 	l_store(m, vec ? r : q->f.thread, acc, 1 + vec, idx, x_comb_identity(m, c, d));
 	if (vec)
 		l_for(m, q->f.thread, F_UNROLL, idx[0], r);
 	begin(q, &p, &l);
-	idx[0] = vec ? p.v : q->lane;
+	idx[0] = vec ? p.v : q->across ? x_idx(m, 0) : q->lane;
 	v = kb_emit(q->kb, p.body, own_values(q, &p, &l, e));
 	l_store(m, p.body, acc, 1 + vec, idx, accumulate(q->kb, c, l_load(m, acc, 1 + vec, idx), v));
 	end(q, &p, false);
@@ -436,7 +522,8 @@ fold_reduction(Row *q, Node *red)
 		idx[0] = x_idx(m, 0);
 		l_store(m, q->f.thread, acc, 2, idx, sum);
 	}
-	return x_cast(m, red->type->dtype, l_let(m, q->f.thread, l_fold(m, c, acc, q->f.tid, vec, idx)));
+	sum = q->across ? fold_across(q, c, acc) : l_fold(m, c, acc, q->f.tid, vec, idx);
+	return x_cast(m, red->type->dtype, l_let(m, q->f.thread, sum));
 }
 
 static void
@@ -462,7 +549,7 @@ shared_row(Row *q, Member *mb)
 	int64_t size = sat_mul(const_or(extent_of(q, &mb->loop), INT64_MAX), dtypes[storage_type(dtype_of(mb->t))].bits / 8);
 	Local *l;
 
-	if (q->kb->k->shared + size > SHARED_MAX || size == INT64_MAX)
+	if (q->rows > 1 || q->kb->k->shared + size > SHARED_MAX || size == INT64_MAX)
 		return NULL;
 	l = NEW(q->m, Local);
 	l->skip = q->g->nouter;
@@ -557,15 +644,15 @@ static void
 bind_outer(Row *q)
 {
 	Module *m = q->m;
-	Node *row = q->f.bid, *rest;
+	Node *row = q->f.bid, *rest, *n = x_idx(m, q->across ? q->rows : q->width), *slow = x_fdiv(m, q->f.tid, n), *fast = x_mod(m, q->f.tid, n);
 	int i;
 
 	if (q->rows > 1) {
-		row = l_let(m, q->f.thread, x_add(m, x_muli(m, q->f.bid, q->rows), x_fdiv(m, q->f.tid, x_idx(m, q->width))));
+		row = l_let(m, q->f.thread, x_add(m, x_muli(m, q->f.bid, q->rows), q->across ? fast : slow));
 		q->inside = x_lt(m, row, q->count);
 		q->inside = is_intv(q->inside, 1) ? NULL : q->inside;
 		row = q->inside ? l_let(m, q->f.thread, x_min(m, row, x_addi(m, q->count, -1))) : row;
-		q->lane = l_let(m, q->f.thread, x_mod(m, q->f.tid, x_idx(m, q->width)));
+		q->lane = l_let(m, q->f.thread, q->across ? slow : fast);
 	} else
 		q->lane = q->f.tid;
 	for (i = q->g->nouter, rest = row; i-- > 0;) {
@@ -602,11 +689,9 @@ rows_gpu(Sched *s, Group *g)
 	each_loop(&q, check_lanes);
 	check_stores(&q);
 	each_loop(&q, note_reads);
-	choose_width(&q, 0);
-	if (!choose_kept(&q)) {
-		choose_width(&q, s->mach->warp);
-		choose_kept(&q);
-	}
+	if (!choose_across(&q))
+		choose_along(&q);
+	place_rest(&q);
 	q.f = gpu_frame(&kb, x_ceildiv(m, q.count, x_idx(m, q.rows)), q.width * q.rows);
 	bind_outer(&q);
 	for (i = 0; i < q.nkept; i++)
@@ -616,6 +701,6 @@ rows_gpu(Sched *s, Group *g)
 		emit_member(&q, &q.member[k]);
 	kb.k->flops = q.width * q.rows * 16.0;
 	map_free(&q.elsewhere);
-	return gpu_close(&kb, &q.f, arena_printf(m->arena, "class=row, threads=%d, rows=%d, lanes=%d, members=%d", q.width,
-		q.rows, q.lanes, g->n));
+	return gpu_close(&kb, &q.f, arena_printf(m->arena, "class=row, threads=%d, rows=%d%s, lanes=%d, members=%d", q.width,
+		q.rows, q.across ? " across" : "", q.lanes, g->n));
 }

@@ -59,15 +59,45 @@ stands_alone(const Sched *s, Node *t)
 		|| (!s->gpu && (is_padding(s->m, t, NULL) || is_sorting(s->m, t)));
 }
 
+/* Elements at one index of the outer axes; those of unknown extent count for nothing on a CPU, for some on
+ * a GPU, where one block computes them all. */
 static int64_t
-size_from(const Node *t, int from)
+size_from(const Sched *s, const Node *t, int from)
 {
-	int64_t n = 1, d;
+	int64_t n = 1;
 	int i;
 
 	for (i = from; i < rank_of(t); i++)
-		n = is_int(dim_of(t, i), &d) ? sat_mul(n, d) : n;
+		n = sat_mul(n, const_or(dim_of(t, i), s->gpu ? 64 : 1));
 	return n;
+}
+
+/* Is there a reduction for each element along an inner axis? */
+static bool
+reduces_inside(const Node *t, int nouter)
+{
+	Node **list;
+	int i, k, n;
+	bool yes = false;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++)
+		for (k = nouter; k < rank_of(t) && list[i]->code == O_REDUCE && !yes; k++)
+			yes = !is_intv(dim_of(t, k), 1) && contains(list[i], t->in[k]);
+	free(list);
+	return yes;
+}
+
+/* Does each of them leave a GPU's block work that its threads share? */
+static bool
+threads_share(const Sched *s, const Group *g, const Node *t, int nouter)
+{
+	int i;
+
+	for (i = 0; s->gpu && i < g->n; i++)
+		if (reduces_inside(g->members[i], nouter))
+			return false;
+	return !s->gpu || !reduces_inside(t, nouter);
 }
 
 /* How many leading axes of the consumer are the producer's own in every read of it. */
@@ -184,11 +214,11 @@ fits(Grouper *q, Group *g, Node *t, int *nouter)
 		return false;
 	for (i = 0, outer = 1; i < k; i++)
 		outer = is_int(dim_of(t, i), &d) ? sat_mul(outer, d) : INT64_MAX;
-	inner = size_from(t, k);
+	inner = size_from(q->s, t, k);
 	for (i = 0; i < g->n; i++)
-		if (size_from(g->members[i], k) > inner)
-			inner = size_from(g->members[i], k);
-	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > 4096))
+		if (size_from(q->s, g->members[i], k) > inner)
+			inner = size_from(q->s, g->members[i], k);
+	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > 4096) || !threads_share(q->s, g, t, k))
 		return false;
 	*nouter = k;
 	return true;

@@ -237,6 +237,21 @@ keep_sizes(Inliner *f, Node *e)
 
 /* ---- deciding -------------------------------------------------------------------------------------- */
 
+/* Is it the same for all elements, as sizes are? */
+static bool
+is_uniform(Node *e)
+{
+	Node **list;
+	int i, n;
+	bool yes = true;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && yes; i++)
+		yes = list[i]->code != O_READ && list[i]->code != O_AXIS && list[i]->code != O_CARRY;
+	free(list);
+	return yes;
+}
+
 /* Does the producer's body, read as this use does, keep affine addresses? A GPU takes a guard along. */
 static bool
 stays_affine(Module *m, Node *p, Use *u)
@@ -252,7 +267,7 @@ stays_affine(Module *m, Node *p, Use *u)
 	map_free(&map);
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++)
-		ok = list[i]->code != O_FLOORDIV && list[i]->code != O_MOD
+		ok = ((list[i]->code != O_FLOORDIV && list[i]->code != O_MOD) || is_uniform(list[i]))
 			&& (list[i]->code != O_SELECT || (list[i] == e && e->in[2]->code == O_NUM && machine_gpu(m->machine)));
 	free(list);
 	return ok;
@@ -357,7 +372,7 @@ decide(Inliner *f, Node *old, Node *p)
 			return false;
 		if (!move && cost > COST_CHEAP)
 			return false;
-		if (move && body->size > 64)
+		if (move && body->size > 64 && !pads_windows(f->m, p, u))
 			return false;
 	}
 	return true;

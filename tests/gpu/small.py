@@ -33,6 +33,16 @@ def padded_gather():
 
 
 @case
+def channel_statistics():
+    """Rows whose neighbours in memory are neighbouring rows: channels last, statistics of a channel."""
+    nodes = [h.make_node("Conv", ["x", "w"], ["c"]), h.make_node("GlobalAveragePool", ["c"], ["m"]),
+             h.make_node("Mul", ["c", "m"], ["s"]), h.make_node("InstanceNormalization", ["s", "g", "b"], ["i"]),
+             h.make_node("Conv", ["i", "v"], ["y"])]
+    return (nodes, {"x": (normal(2, 3, 9, 11), ["n", 3, "h", "w"])},
+            {"w": normal(20, 3, 1, 1), "g": normal(20), "b": normal(20), "v": normal(4, 20, 1, 1)})
+
+
+@case
 def scatter_order():
     """Rows in parallel, and updates of one place in order."""
     nodes = [h.make_node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)]
