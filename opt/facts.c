@@ -310,7 +310,7 @@ pads(Asked *a, const Value *v)
 		if (i % rank < 2)
 			continue;
 		at = i / rank * n + i % rank - 2;
-		r[at] = p + (v[1].k == V_INTS ? v[1].is[at] : 0);
+		r[at] = sat_add(p, v[1].k == V_INTS ? v[1].is[at] : 0);
 	}
 	return (Value){.k = V_INTS, .count = 2 * n, .is = r};
 }
