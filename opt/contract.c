@@ -401,6 +401,17 @@ rows(Tile *t, Region *r, Node *mt, Node *extent)
 	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
 }
 
+typedef struct Rows { Tile *t; Node *mt, *extent; } Rows;
+
+static void
+all_rows(KB *kb, Region *r, void *ctx)
+{
+	const Rows *c = ctx;
+
+	(void)kb;
+	rows(c->t, r, c->mt, c->extent);
+}
+
 static bool
 is_row(const Contraction *c, const Node *axis)
 {
@@ -532,7 +543,7 @@ contract_cpu(Sched *s, Group *g)
 	c.ea = subst(m, c.ea, &map, false);
 	c.eb = subst(m, c.eb, &map, false);
 	map_free(&map);
-	rows(&tl, in, mt, mext);
+	kb_versions(&kb, in, tl.body, all_rows, &(Rows){&tl, mt, mext});
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 128);
 	kb.k->flops = flops * c.mr * c.nr / 8;

@@ -196,7 +196,7 @@ nest_of(KB *kb, Node *t)
 
 /* ---- map --------------------------------------------------------------------------------------------- */
 
-typedef struct MapCtx { Nest *nest; Node *axis; } MapCtx;
+typedef struct MapCtx { Nest *nest; Node *axis, *extent; int lanes; } MapCtx;
 
 static void
 map_body(KB *kb, Region *r, Node *i, void *ctx)
@@ -209,6 +209,18 @@ map_body(KB *kb, Region *r, Node *i, void *ctx)
 	for (d = 0; d < rank_of(nest->out); d++)
 		idx[d] = c->axis ? subst1(kb->m, nest->out_idx[d], c->axis, i) : nest->out_idx[d];
 	kb_store(kb, r, nest->out, idx, kb_emit(kb, r, body));
+}
+
+/* The loop over the innermost axis, or the one element. */
+static void
+map_loop(KB *kb, Region *r, void *ctx)
+{
+	MapCtx *c = ctx;
+
+	if (c->axis)
+		vector_loop(kb, r, c->extent, c->lanes, map_body, c);
+	else
+		map_body(kb, r, NULL, c);
 }
 
 /* Replaces the axes by the digits of p. */
@@ -331,14 +343,14 @@ schedule_map(Sched *s, Group *g)
 	int w = lanes_of(s, widest_type(nest.body));
 	bool rows = wants_rows(&kb, &nest);
 	double cost = element_cost(nest.body), units;
-	MapCtx c = {.nest = &nest};
+	MapCtx c = {.nest = &nest, .lanes = w};
 	int64_t e;
 
 	if (nest.n == 0 || rows) {
 		ext = axes_product(m, nest.n, nest.axis);
 		p = kb_units(&kb, g, in, ext);
 		decode(&kb, &nest, nest.n, p);
-		map_body(&kb, in, NULL, &c);
+		kb_versions(&kb, in, nest.body, map_loop, &c);
 		kb.k->flops = cost;
 	} else {
 		axis = nest.axis[nest.n - 1];
@@ -359,14 +371,16 @@ schedule_map(Sched *s, Group *g)
 			nest.body = subst1(m, nest.body, axis, x_add(m, axis, base));
 			for (int d = 0; d < rank_of(nest.out); d++)
 				nest.out_idx[d] = subst1(m, nest.out_idx[d], axis, x_add(m, axis, base));
-			vector_loop(&kb, in, len, w, map_body, &c);
+			c.extent = len;
+			kb_versions(&kb, in, nest.body, map_loop, &c);
 			units = BLOCK;
 			kb.k->cost = x_muli(m, x_min(m, x_idx(m, BLOCK), inner), (int64_t)ceil(cost));
 		} else {
 			p = kb_units(&kb, g, in, ext);
 			decode(&kb, &nest, nest.n, p);
 			c.axis = axis;
-			vector_loop(&kb, in, inner, w, map_body, &c);
+			c.extent = inner;
+			kb_versions(&kb, in, nest.body, map_loop, &c);
 			units = (double)e;
 		}
 		kb.k->flops = cost * units;
@@ -377,7 +391,7 @@ schedule_map(Sched *s, Group *g)
 
 /* ---- row ----------------------------------------------------------------------------------------------- */
 
-typedef struct RowCtx { Node *t, *body, **idx, *axis; int last; Local *local; bool global; } RowCtx;
+typedef struct RowCtx { Node *t, *body, **idx, *axis; int last, lanes; Local *local; bool global; } RowCtx;
 
 static void
 row_body(KB *kb, Region *r, Node *i, void *ctx)
@@ -393,6 +407,18 @@ row_body(KB *kb, Region *r, Node *i, void *ctx)
 			legalize(kb->m, to_storage(kb->m, v)));
 	if (c->global)
 		kb_store(kb, r, c->t, idx, v);
+}
+
+/* The loop over the innermost axis, or the one element. */
+static void
+row_loop(KB *kb, Region *r, void *ctx)
+{
+	RowCtx *c = ctx;
+
+	if (c->axis)
+		vector_loop(kb, r, dim_of(c->t, c->last), reduces_along(kb, c->body, c->axis) ? 1 : c->lanes, row_body, c);
+	else
+		row_body(kb, r, NULL, c);
 }
 
 /* A member's loops over its inner axes. */
@@ -455,11 +481,9 @@ row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, in
 	}
 	w = lanes_of(kb->s, widest_type(body));
 	last = n ? dims[n - 1] : 0;
-	c = (RowCtx){.t = t, .body = body, .idx = idx, .axis = n ? t->in[last] : NULL, .last = last, .local = l, .global = !l};
-	if (!n)
-		row_body(kb, in, NULL, &c);
-	else
-		vector_loop(kb, in, dim_of(t, last), reduces_along(kb, body, t->in[last]) ? 1 : w, row_body, &c);
+	c = (RowCtx){.t = t, .body = body, .idx = idx, 
+		.axis = n ? t->in[last] : NULL, .last = last, .lanes = w, .local = l, .global = !l};
+	kb_versions(kb, in, body, row_loop, &c);
 	if (l)
 		map_put(&kb->local, t, l);
 }

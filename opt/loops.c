@@ -195,7 +195,7 @@ kb_address(KB *kb, Node *t, Node *const *idx)
 		} else
 			a = x_add(kb->m, a, x_mul(kb->m, e, st->stride[i]));
 	}
-	return a;
+	return kb->assume.n ? subst(kb->m, a, &kb->assume, false) : a;
 }
 
 /* Inputs of the program hold sub-byte elements packed, low bits first. */
@@ -617,6 +617,8 @@ kb_emit(KB *kb, Region *r, Node *e)
 	Node *n, *v;
 	int i;
 
+	if (kb->assume.n)
+		e = subst(kb->m, e, &kb->assume, false);
 	outermost(kb, e, &loops);
 	for (i = 0; i < loops.n; i++) {
 		n = subst(kb->m, loops.at[i], &done, false);
@@ -636,6 +638,53 @@ kb_store(KB *kb, Region *r, Node *t, Node *const *idx, Node *value)
 	Node *addr = kb_address(kb, t, idx);
 
 	l_store(kb->m, r, kb_buffer(kb, t, true), 1, &addr, legalize(kb->m, to_storage(kb->m, value)));
+}
+
+/* ---- versions ------------------------------------------------------------------------------------ */
+
+/* Is the condition that a size is 1, the same for the whole kernel? */
+static bool
+is_size_one(const Node *c)
+{
+	Node **list;
+	int i, n;
+	bool ok = c->code == O_EQ && (is_intv(c->in[0], 1) || is_intv(c->in[1], 1));
+
+	if (!ok)
+		return false;
+	list = topo_scalar((Node *)c, &n);
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->type->dtype == DT_INDEX || list[i] == c;
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->code < O_NUM || list[i]->code == O_NUM || list[i]->code == O_SYM;
+	free(list);
+	return ok;
+}
+
+void
+kb_versions(KB *kb, Region *r, Node *body, Emit *emit, void *ctx)
+{
+	Module *m = kb->m;
+	Node **list, *usual = x_bool(m, true);
+	Region *plain, *other;
+	int i, n;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_SELECT && list[i]->type->dtype == DT_INDEX && is_size_one(list[i]->in[0])) {
+			map_put(&kb->assume, list[i]->in[0], x_bool(m, false));
+			usual = x_and(m, usual, x_not(m, list[i]->in[0]));
+		}
+	free(list);
+	if (!kb->assume.n) {
+		emit(kb, r, ctx);
+		return;
+	}
+	plain = region_new(m, NULL), other = region_new(m, NULL);
+	emit(kb, plain, ctx);
+	map_free(&kb->assume);
+	emit(kb, other, ctx);
+	l_when(m, r, usual, plain, other);
 }
 
 /* ---- vectors -------------------------------------------------------------------------------------- */

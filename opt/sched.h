@@ -59,6 +59,7 @@ typedef struct KB {
 	Vec tensors;           /* the tensor of each */
 	Map buf;               /* tensor -> buffer node (global) */
 	Map local;             /* tensor -> Local */
+	Map assume;            /* conditions that hold where statements are being made -> what they are */
 	Vec halos;             /* results that have one */
 	Node *units, *unit;    /* of the parallel loop: how many compute the results; its axis */
 	int in_vector;         /* lanes of the enclosing vector loop, 0: none */
@@ -102,6 +103,12 @@ typedef void LoopBody(KB *, Region *, Node *idx, void *ctx);
 void vector_loop(KB *, Region *, Node *extent, int w, LoopBody *, void *ctx);
 int lanes_of(const Sched *, DType);                       /* of a full vector */
 Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step of the axis, NULL if not linear */
+/*
+ * Writes what emit writes. Where the body's indices depend on whether sizes are 1 (a broadcast that is not
+ * proved), twice: for when none is, so that addresses are plain, and for when any may be.
+ */
+typedef void Emit(KB *, Region *, void *ctx);
+void kb_versions(KB *, Region *, Node *body, Emit *emit, void *ctx);
 DType widest_type(Node *body);
 Node *contiguous_last(KB *, Node *red);                   /* the reduction, along the contiguous axis last if there is one */
 Node *accumulate(KB *, Comb, Node *acc, Node *v);          /* acc comb v, of the accumulator's type */
