@@ -851,12 +851,12 @@ kb_finish(KB *kb, Region *body, const char *schedule)
 	k->schedule = schedule;
 	k->index32 = kb->s->gpu && k->nsyms && !announced_large(kb);
 	for (l = k->loc; l; l = l->next)
-		size += (l->name ? strlen(l->name) : 0) + 4;
+		size += (l->name ? strlen(l->name) : 0) + (l->type ? strlen(l->type) : 0) + 8;
 	text = arena_alloc(kb->m->arena, size);
 	for (l = k->loc; l; l = l->next) {
-		strcat(text, l->name ? l->name : "?");
-		if (l->next)
-			strcat(text, ", ");
+		if (l->type)
+			strcat(strcat(text, l->type), " ");
+		strcat(strcat(strcat(text, "'"), l->name ? l->name : "?"), l->next ? "', " : "'");
 	}
 	k->errors = NEWN(kb->m, const char *, 1);
 	k->errors[0] = text;
