@@ -94,6 +94,17 @@ string_host(Module *m, const char *name, const char *args, int rank, Node *const
 	return t_host(m, name, args, ty_tensor(m, DT_STRING, rank, dims), nin, in);
 }
 
+static Node *
+empty_string(Module *m)
+{
+	Data *d = data_new(m, DT_STRING, 1, NULL);
+
+	d->strings = NEW(m, const char *);
+	*d->strings = "";
+	d->hash = 1;
+	return t_const(m, DT_STRING, 0, NULL, d);
+}
+
 /*
  * Kernels know no strings. A body of reads and selects becomes takes by computed indices and choices
  * by computed conditions; `guard`: where the body is evaluated.
@@ -101,7 +112,7 @@ string_host(Module *m, const char *name, const char *args, int rank, Node *const
 static Node *
 string_tensor(Module *m, int rank, Node *const *axes, Node *body, Node *guard)
 {
-	Node *x = body->in[0], *flat = x_idx(m, 0), *in[3];
+	Node *x = body->nin ? body->in[0] : NULL, *flat = x_idx(m, 0), *in[3];
 	int i;
 
 	if (body->code == O_SELECT) {
@@ -109,6 +120,13 @@ string_tensor(Module *m, int rank, Node *const *axes, Node *body, Node *guard)
 		in[1] = string_tensor(m, rank, axes, body->in[1], x_and(m, guard, x));
 		in[2] = string_tensor(m, rank, axes, body->in[2], x_and(m, guard, x_not(m, x)));
 		return string_host(m, "str_where", "d 0 S0 1 S1 2 S2 N", rank, axes, 3, in);
+	}
+	if (body->code != O_READ) {              /* a number stands for the empty string */
+		if (body->code != O_NUM)
+			diag_error(m->diag, X_UNSUPPORTED, m->building, "strings cannot be computed");
+		in[0] = empty_string(m);
+		in[1] = t_tensor(m, rank, axes, x_int(m, DT_I64, 0));
+		return string_host(m, "str_take", "d 0 N0 1 N", rank, axes, 2, in);
 	}
 	for (i = 0; i < rank_of(x); i++)
 		flat = x_add(m, x_mul(m, flat, dim_of(x, i)), body->in[i + 1]);
@@ -153,12 +171,58 @@ t_scalar_expr(Module *m, DType d, Node *e)
 	return t_tensor(m, 0, NULL, x_cast(m, d, e));
 }
 
+static Node *
+flat_index(Module *m, int rank, Node *const *axes)
+{
+	Node *e = x_idx(m, 0);
+	int i;
+
+	for (i = 0; i < rank; i++)
+		e = x_add(m, x_mul(m, e, axes[i]->in[0]), axes[i]);
+	return e;
+}
+
+/*
+ * Kernels scatter the places of strings: those in the base, and behind them those of what is written;
+ * then each is taken from where it stands.
+ */
+static Node *
+string_scatter(Module *m, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond)
+{
+	Node *ax[2 * MAX_RANK], *updates, *places, *part[3], *s, *n = numel(m, base), *outside = x_int(m, DT_I64, -1);
+	Map fresh = {0};
+	int rank = rank_of(base), i, k;
+
+	for (i = 0; i < naxes; i++) {
+		ax[i] = x_axis(m, axes[i]->in[0]);
+		map_put(&fresh, axes[i], ax[i]);
+	}
+	updates = t_tensor(m, naxes, ax, subst(m, value, &fresh, true));
+	map_free(&fresh);
+	axes_new(m, rank, base->type->dims, ax);
+	places = t_tensor(m, rank, ax, x_cast(m, DT_I64, flat_index(m, rank, ax)));
+	places = t_scatter(m, COMB_SET, places, naxes, axes, idx, x_cast(m, DT_I64, x_add(m, n, flat_index(m, naxes, axes))), cond);
+	for (k = 0; k < 3; k++) {
+		axes_new(m, rank, base->type->dims, ax);
+		s = x_read(m, places, ax);
+		s = k == 0 ? x_lt(m, s, x_cast(m, DT_I64, n)) : k == 1 ? x_select(m, x_lt(m, s, x_cast(m, DT_I64, n)), s, outside)
+			: x_sub(m, s, x_cast(m, DT_I64, n));
+		part[k] = t_tensor(m, rank, ax, s);
+		if (k)
+			part[k] = string_host(m, "str_take", "d 0 N0 1 N", rank, ax, 2, (Node *[]){k == 1 ? base : updates, part[k]});
+	}
+	axes_new(m, rank, base->type->dims, ax);
+	return string_host(m, "str_where", "d 0 S0 1 S1 2 S2 N", rank, ax, 3, part);
+}
+
 Node *
 t_scatter(Module *m, Comb c, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond)
 {
 	Node **in = NEWN(m, Node *, naxes + rank_of(base) + 3);
 	int n = 0;
 
+	if (dtype_of(base) == DT_STRING)
+		return string_scatter(m, base, naxes, axes, idx, value, cond);
 	in[n++] = base;
 	memcpy(in + n, axes, sizeof *in * (size_t)naxes);
 	n += naxes;

@@ -102,6 +102,38 @@ int64_t do_str_find(TccContext *ctx, const int64_t *a)
 	return host_deliver(ctx, a[0], r, n * sizeof *r);
 }
 
+typedef struct Ranked {
+	TccStr s;
+	int64_t at;
+} Ranked;
+
+static int by_bytes(const void *x, const void *y)
+{
+	TccStr a = ((const Ranked *)x)->s, b = ((const Ranked *)y)->s;
+	uint64_t n = a.size < b.size ? a.size : b.size;
+	int c = n ? memcmp(a.data, b.data, n) : 0;
+	return c ? c : (a.size > b.size) - (a.size < b.size);
+}
+
+/* Equal strings have one place. */
+int64_t do_str_rank(TccContext *ctx, const int64_t *a)
+{
+	const TccStr *x = host_strings(ctx, a[1]);
+	uint64_t n = (uint64_t)a[2];
+	Ranked *k = tcc_run_alloc(ctx, n * sizeof *k, true);
+	int64_t *r = tcc_run_alloc(ctx, n * sizeof *r, true), place = 0;
+	if (!k || !r || !n)
+		return 0;
+	for (uint64_t i = 0; i < n; i++)
+		k[i] = (Ranked){x[i], (int64_t)i};
+	qsort(k, n, sizeof *k, by_bytes);
+	for (uint64_t i = 0; i < n; i++) {
+		place += i && by_bytes(&k[i - 1], &k[i]);
+		r[k[i].at] = place;
+	}
+	return host_deliver(ctx, a[0], r, n * sizeof *r);
+}
+
 /* Number syntax must not follow the program's locale. Returns what to give to c_locale_end. */
 typedef struct Locale {
 	locale_t c, old;

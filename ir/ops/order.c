@@ -310,7 +310,7 @@ static Node *
 build_unique(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *flat, *dims[2], *out[4], *axes[MAX_RANK], *idx[MAX_RANK];
+	Node *x = b->in[0], *key, *flat, *dims[2], *out[4], *axes[MAX_RANK], *idx[MAX_RANK];
 	int rank = rank_of(x), axis = 0, i;
 	bool along = attr_find(b->attrs, "axis") != NULL;
 
@@ -321,12 +321,14 @@ build_unique(Build *b)
 		x = reshape(m, x, 1, dims);
 		rank = 1;
 	}
+	key = dtype_of(x) != DT_STRING ? x       /* strings by their places in order */
+		: t_host(m, "str_rank", "d 0 N", ty_tensor(m, DT_I64, rank, x->type->dims), 1, &x);
 	/* the axis first, the rest flat behind it */
 	for (i = 0; i < rank; i++)
 		axes[i] = x_axis(m, dim_of(x, i == 0 ? axis : i <= axis ? i - 1 : i));
 	for (i = 0; i < rank; i++)
 		idx[i] = axes[i == axis ? 0 : i < axis ? i + 1 : i];
-	flat = t_tensor(m, rank, axes, x_read(m, x, idx));
+	flat = t_tensor(m, rank, axes, x_read(m, key, idx));
 	dims[0] = dim_of(x, axis);
 	dims[1] = x_idx(m, 1);
 	for (i = 1; i < rank; i++)
@@ -586,7 +588,7 @@ const Op ops_order[] = {
 		"(x: num, k: i64) {axis: int = -1, largest: int = 1, sorted: int = 1} -> y, indices",
 		build_topk, "the k largest or smallest along an axis, and where they are"),
 	BUILD("unique",  "Unique",  28,
-		"(x: num|bool) {axis: int?, sorted: int = 1} -> y, indices?, inverse?, counts?",
+		"(x: num|bool|string) {axis: int?, sorted: int = 1} -> y, indices?, inverse?, counts?",
 		build_unique, "different elements or slices"),
 	BUILD("non_max_suppression", "NonMaxSuppression", 11,
 		"(boxes: f32, scores: f32, most: i64?, iou_threshold: f32?,"

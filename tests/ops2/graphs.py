@@ -284,6 +284,100 @@ def strings():
     }""", [np.array(False), s("p", "q"), s("u", "v", "w")])
 
 
+def moved_strings():
+    """Every operator that moves elements moves strings."""
+    def a(v):
+        return np.array(v, object)
+
+    x = s("a", "b", "c", "d", "e", "f").reshape(2, 3)
+    t = case
+    t("moved_gathernd", '''g (string[2,3] x, int64[2,2] i)
+        => (string[2] y) { y = GatherND(x, i) }''',
+      [x,i64(0,1,1,2).reshape(2,2)],
+      [s("b","f")])
+    t("moved_gatherel", '''g (string[2,3] x, int64[1,3] i)
+        => (string[1,3] y) { y = GatherElements<axis=0>(x, i) }''',
+      [x,i64(0,1,1).reshape(1,3)],
+      [a([["a","e","f"]])])
+    t("moved_scatterel", '''g (string[2,3] x, int64[1,2] i, string[1,2] u)
+        => (string[2,3] y) { y = ScatterElements<axis=1>(x, i, u) }''',
+      [x,i64(2,0).reshape(1,2),a([["p","q"]])],
+      [a([["q","b","p"],
+      ["d","e","f"]])])
+    t("moved_scatternd", '''g (string[2,3] x, int64[1,1] i, string[1,3] u)
+        => (string[2,3] y) { y = ScatterND(x, i, u) }''',
+      [x,i64(1).reshape(1,1),a([["p","q","r"]])],
+      [a([["a","b","c"],
+      ["p","q","r"]])])
+    t("moved_pad", '''g (string[2,3] x, int64[4] p, string v)
+        => (string[3,3] y) { y = Pad(x, p, v) }''',
+      [x,i64(1,0,0,0),np.array("z",object)],
+      [a([["z","z","z"],
+      ["a","b","c"],
+      ["d","e","f"]])])
+    t("moved_padedge", '''g (string[2,3] x, int64[4] p)
+        => (string[2,4] y) { y = Pad<mode="edge">(x, p) }''',
+      [x,i64(0,1,0,0)],
+      [a([["a","a","b","c"],
+      ["d","d","e","f"]])])
+    t("moved_revseq", '''g (string[2,3] x, int64[2] n)
+        => (string[2,3] y) { y = ReverseSequence<batch_axis=0,time_axis=1>(x, n) }''',
+      [x,i64(2,3)],
+      [a([["b","a","c"],
+      ["f","e","d"]])])
+    t("moved_unique", '''g (string[5] x)
+        => (string[3] y, int64[3] i, int64[5] r, int64[3] c) { y,i,r,c = Unique(x) }''',
+      [s("b","a","b","c","a")],
+      [s("a","b","c"),i64(1,0,3),i64(1,0,1,2,0),i64(2,2,1)])
+    t("moved_onehot", '''g (int64[3] x, int64 d, string[2] v)
+        => (string[3,3] y) { y = OneHot(x,d,v) }''',
+      [i64(0,2,1),i64(3).reshape(()),s("-","+")],
+      [a([["+","-","-"],
+      ["-","-","+"],
+      ["-","+","-"]])])
+    t("moved_split", '''g (string[2,3] x)
+        => (string[1,3] y, string[1,3] z) { y,z = Split<num_outputs=2>(x) }''',
+      [x],
+      [x[:1],x[1:]])
+    t("moved_shape", '''g (string[2,3] x)
+        => (int64[2] y, int64 z) { y=Shape(x) z=Size(x) }''',
+      [x],
+      [i64(2,3),i64(6).reshape(())])
+    t("moved_flatten", '''g (string[2,3] x)
+        => (string[1,6] y) { y=Flatten<axis=0>(x) }''',
+      [x],
+      [x.reshape(1,6)])
+    t("moved_d2s", '''g (string[1,4,1,1] x)
+        => (string[1,1,2,2] y) { y=DepthToSpace<blocksize=2>(x) }''',
+      [s("a","b","c","d").reshape(1,4,1,1)],
+      [s("a","b","c","d").reshape(1,1,2,2)])
+    t("moved_afe", '''g (string[2,3] x, int64[2] i)
+        => (string[2,2] y) { y = ai.onnx.ml.ArrayFeatureExtractor(x, i) }''',
+      [x,i64(2,0)],
+      [a([["c","a"],
+      ["f","d"]])],domains=[("ai.onnx.ml",3)])
+    t("moved_centercrop", '''g (string[4] x, int64[1] n)
+        => (string[2] y) { y = CenterCropPad(x, n) }''',
+      [s("a","b","c","d"),i64(2)],
+      [s("b","c")])
+    t("moved_scan", '''g (string[2,3] x)
+        => (string[2,3] y) { y = Scan<num_scan_inputs=1, body = b (string[3] e) => (string[3] o) { o = Identity(e) }>(x) }''',
+      [x],
+      [x])
+    t("moved_nonzero_str", '''g (string[2,3] x)
+        => (string[6] y) { m = Constant<value_ints=[-1]>() y = Reshape(x, m) }''',
+      [x],
+      [x.reshape(6)])
+    t("moved_gather_dyn", '''g (string[N] x, int64[M] i)
+        => (string[M] y) { y = Gather(x,i) }''',
+      [s("a","b"),i64(-1,0,1)],
+      [s("b","a","b")])
+    t("moved_sparse_cast", '''g (bool[2] x, uint64[2] u, int8[2] i, float16[2] h)
+        => (string[2] a, string[2] b, string[2] c, string[2] d) { a=Cast<to=8>(x) b=Cast<to=8>(u) c=Cast<to=8>(i) d=Cast<to=8>(h)}''',
+      [np.array([True,False]),np.array([2**64-1,0],np.uint64),np.array([-5,7],np.int8),np.array([0.5,65504],np.float16)],
+      [s("True","False"),s("18446744073709551615","0"),s("-5","7"),s("0.5","65504.0")])
+
+
 def maps():
     ml = [("ai.onnx.ml", 3)]
     D, F, I, S = onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.STRING
@@ -361,5 +455,5 @@ def ranks():
 
 
 os.makedirs(out)
-for part in sys.argv[2:] or ["sequences", "strings", "maps", "scan8", "ranks"]:
+for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks"]:
     globals()[part]()
