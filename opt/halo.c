@@ -1,10 +1,10 @@
 /*
- * Halos. Windows (convolutions, poolings) read a tensor with a constant around it. On a CPU what is padded is
- * stored with that margin, the kernel that computes it also fills the margin, and the padding is a part of the
- * same memory: no kernel copies, and no read is guarded.
+ * Halos. Windows (convolutions, poolings) read a tensor with a constant around it. On a CPU what
+ * is padded is stored with that margin, the kernel that computes it also fills the margin, and
+ * the padding is a part of the same memory: no kernel copies, and no read is guarded.
  *
- * In the text: `halo = [before, after, ...]` on the tensor, two numbers a dimension; `part = 1` on a padding
- * whose elements all lie within the halo of what it pads.
+ * In the text: `halo = [before, after, ...]` on the tensor, two numbers a dimension; `part = 1`
+ * on a padding whose elements all lie within the halo of what it pads.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 enum { MAX_HALO = 1 << 10, WIDEST = 64 };
 
-/* ---- paddings --------------------------------------------------------------------------------- */
+/* ---- paddings ------------------------------------------------------------------------------ */
 
 /* Is c one of the conditions that the index lies within the dimension? */
 static bool
@@ -60,12 +60,13 @@ is_padding(Module *m, const Node *t, Node **shift)
 	if (t->code != O_TENSOR || body->code != O_SELECT || body->in[2]->code != O_NUM)
 		return false;
 	read = body->in[1];
-	if (read->code != O_READ || rank_of(read->in[0]) != rank_of(t) || !are_bounds(m, body->in[0], read))
+	if (read->code != O_READ || rank_of(read->in[0]) != rank_of(t)
+	 || !are_bounds(m, body->in[0], read))
 		return false;
 	for (i = 0; i < rank_of(t); i++) {
-		if (!linear_in(m, read->in[i + 1], t->in[i], &c, &rest) || !(is_intv(c, 1) || is_intv(dim_of(t, i), 1)))
+		if (!linear_in(m, read->in[i + 1], t->in[i], &c, &rest) || !same_everywhere(rest))
 			return false;
-		if (!same_everywhere(rest))
+		if (!is_intv(c, 1) && !is_intv(dim_of(t, i), 1))
 			return false;
 		if (shift)
 			shift[i] = x_sub(m, x_idx(m, 0), rest);
@@ -79,7 +80,7 @@ padded_by(Module *m, const Node *p)
 	return is_padding(m, p, NULL) ? p->in[p->nin - 1]->in[1]->in[0] : NULL;
 }
 
-/* ---- how they are stored ----------------------------------------------------------------------- */
+/* ---- how they are stored --------------------------------------------------------------------- */
 
 /* Elements of the padding p behind those of t. */
 static Node *
@@ -107,7 +108,8 @@ may_share(Sched *s, Node *p, Node *t, Node **shift)
 	if (st->fill && st->fill != p->in[p->nin - 1]->in[2])
 		return false;
 	for (i = 0; i < rank_of(t); i++)
-		if (!narrow(shift[i]) || !narrow(behind(s->m, p, t, shift[i], i)) || st->order[i] != sp->order[i])
+		if (st->order[i] != sp->order[i] || !narrow(shift[i])
+		 || !narrow(behind(s->m, p, t, shift[i], i)))
 			return false;
 	return true;
 }
@@ -147,7 +149,8 @@ halo_share(Sched *s, Node *p)
 	if (!may_share(s, p, t, shift) || !st->halo)
 		return;
 	for (i = 0; i < rank_of(t); i++)
-		if (const_or(st->before[i], 0) < shift[i]->hi || const_or(st->after[i], 0) < behind(s->m, p, t, shift[i], i)->hi)
+		if (const_or(st->before[i], 0) < shift[i]->hi
+		 || const_or(st->after[i], 0) < behind(s->m, p, t, shift[i], i)->hi)
 			return;
 	for (i = 0; i < rank_of(t); i++) {
 		sp->stride[i] = st->stride[i];
@@ -164,8 +167,9 @@ halo_check(Sched *s, Node *p)
 	if (padded_by(s->m, p))
 		halo_share(s, p);
 	if (!storage_of(s, p)->of)
-		diag_error(s->m->diag, X_INVALID, p->loc, "'part' needs a padding within the halo of what it pads, "
-			"stored in the same order and with the same constant as the others of it");
+		diag_error(s->m->diag, X_INVALID, p->loc,
+			"'part' needs a padding within the halo of what it pads, "
+			"in the same order and with the constant of its other parts");
 }
 
 void
@@ -176,15 +180,19 @@ stated_halo(Sched *s, Storage *st)
 
 	if (!a)
 		return;
-	for (i = 0; a->kind == A_INTS && a->n == 2 * rank && i < 2 * rank && a->is[i] >= 0 && a->is[i] <= MAX_HALO; i++)
+	for (i = 0; a->kind == A_INTS && a->n == 2 * rank && i < 2 * rank; i++) {
+		if (a->is[i] < 0 || a->is[i] > MAX_HALO)
+			break;
 		(i % 2 ? st->after : st->before)[i / 2] = x_idx(s->m, a->is[i]);
+	}
 	st->halo = rank && i == 2 * rank && st->tensor->code == O_TENSOR;
 	if (!st->halo)
 		diag_error(s->m->diag, X_INVALID, st->tensor->loc,
-			"'halo' must have two numbers from 0 to %d for each dimension of a computed tensor", MAX_HALO);
+			"'halo' must have two numbers from 0 to %d for each dimension of a computed tensor",
+			MAX_HALO);
 }
 
-/* ---- the parallel loop ------------------------------------------------------------------------------ */
+/* ---- the parallel loop ----------------------------------------------------------------------- */
 
 /* Units that fill t's halo: one for each of its slowest dimension. */
 static Node *
@@ -193,7 +201,8 @@ halo_units(KB *kb, Node *t)
 	const Storage *st = storage_of(kb->s, t);
 	int d = st->order[0];
 
-	return rank_of(t) > 1 && is_intv(st->before[d], 0) && is_intv(st->after[d], 0) ? dim_of(t, d) : x_idx(kb->m, 1);
+	return rank_of(t) > 1 && is_intv(st->before[d], 0) && is_intv(st->after[d], 0) ? dim_of(t, d)
+		: x_idx(kb->m, 1);
 }
 
 Node *
@@ -214,7 +223,7 @@ kb_units(KB *kb, const Group *g, Region *in, Node *n)
 	kb->k->grid[1] = kb->k->grid[2] = x_idx(m, 1);
 	if (!kb->halos.n)
 		return kb->unit;
-	p = l_let(m, in, x_min(m, kb->unit, x_addi(m, n, -1)));   /* it is less: a name with n's range */
+	p = l_let(m, in, x_min(m, kb->unit, x_addi(m, n, -1)));   /* a name with n's range */
 	p->lo = 0;
 	return p;
 }
@@ -231,7 +240,8 @@ fill_body(KB *kb, Region *r, Node *i, void *ctx)
 		legalize(kb->m, to_storage(kb->m, storage_of(kb->s, f->t)->fill)));
 }
 
-/* The halo's part before and after dimension order[k], over the extents proper of the dimensions before it. */
+/* The halo's part before and after dimension order[k], over the extents proper of the dimensions
+ * before it. */
 static void
 fill_slab(KB *kb, Region *r, Node *t, int k, Node *at)
 {
@@ -244,7 +254,8 @@ fill_slab(KB *kb, Region *r, Node *t, int k, Node *at)
 
 	for (i = is_intv(halo_units(kb, t), 1) ? 0 : 1; i <= k; i++) {
 		axis = x_axis(m, i == k ? ext : dim_of(t, st->order[i]));
-		x = i == k ? x_add(m, axis, x_select(m, x_lt(m, axis, st->before[d]), zero, dim_of(t, d)))
+		x = i == k ? x_add(m, axis,
+			x_select(m, x_lt(m, axis, st->before[d]), zero, dim_of(t, d)))
 			: x_add(m, axis, st->before[st->order[i]]);
 		at = x_add(m, at, x_mul(m, x, st->stride[st->order[i]]));
 		q = region_new(m, NULL);

@@ -1,7 +1,8 @@
 /*
- * hoist: a reduction that does not depend on some axes of its tensor (a convolution whose weights are all equal,
- * say) is computed for each element along them again. It becomes a tensor of its own, over the axes that it does
- * depend on. Needs the tensor level; leaves reductions whose elements are worth keeping computed once.
+ * hoist: a reduction that does not depend on some axes of its tensor (a convolution whose weights
+ * are all equal, say) is computed for each element along them again. It becomes a tensor of its
+ * own, over the axes that it does depend on. Needs the tensor level; leaves reductions whose
+ * elements are worth keeping computed once.
  */
 #include <stdlib.h>
 #include "sched.h"
@@ -50,7 +51,8 @@ within(Hoist *h, Node *red)
 
 	list = topo_scalar(red, &n);
 	for (i = 0; i < n && !yes; i++)
-		yes = list[i]->code == O_CARRY || (list[i]->code == O_AXIS && map_get(&h->bound, list[i])
+		yes = list[i]->code == O_CARRY || (list[i]->code == O_AXIS
+			&& map_get(&h->bound, list[i])
 			&& !contains(red, map_get(&h->bound, list[i])));
 	free(list);
 	return yes;
@@ -92,7 +94,10 @@ hoist_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	int i, count;
 
 	(void)done, (void)ctx;
-	if (n->code != O_TENSOR || (t = t_tensor(m, n->nin - 1, in, in[n->nin - 1]))->code != O_TENSOR)
+	if (n->code != O_TENSOR || n->attrs)       /* what is chosen already stays */
+		return NULL;
+	t = t_tensor(m, n->nin - 1, in, in[n->nin - 1]);
+	if (t->code != O_TENSOR)
 		return NULL;
 	h = (Hoist){.m = m, .t = t};
 	e = t->in[t->nin - 1];

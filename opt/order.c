@@ -1,7 +1,8 @@
 /*
- * CPU schedule of the class order: positions in a sorted sequence. Their definition counts, for each element,
- * those that come before it; where the order is the total one that ir.h's x_before gives, with ties in the order
- * of the indices, a stable merge sort finds the same numbers in n log n steps. Short rows are counted, in lanes.
+ * CPU schedule of the class order: positions in a sorted sequence. Their definition counts, for
+ * each element, those that come before it; where the order is the total one that ir.h's x_before
+ * gives, with ties in the order of the indices, a stable merge sort finds the same numbers in n
+ * log n steps. Short rows are counted, in lanes.
  */
 #include <stdlib.h>
 #include "sched.h"
@@ -30,7 +31,8 @@ orders(Module *m, Order *o)
 	for (i = 0; i < n && !ok; i++)
 		for (k = 0; k < 2 && list[i]->code == O_EQ && !ok; k++) {
 			a = list[i]->in[k], b = list[i]->in[1 - k];
-			ok = contains(a, o->p) && !contains(a, o->q) && b == subst1(m, a, o->p, o->q)
+			ok = contains(a, o->p) && !contains(a, o->q)
+				&& b == subst1(m, a, o->p, o->q)
 				&& is_order(m, o->before, a, b, o->p, o->q);
 		}
 	free(list);
@@ -66,7 +68,7 @@ is_sorting(Module *m, Node *t)
 	return order_of(m, t, &o);
 }
 
-/* ---- counting --------------------------------------------------------------------------------- */
+/* ---- counting ------------------------------------------------------------------------------- */
 
 typedef struct Row { Node *t, *body, *q; Node **idx; int axis; } Row;
 
@@ -79,7 +81,7 @@ count_body(KB *kb, Region *r, Node *i, void *ctx)
 	kb_store(kb, r, c->t, c->idx, kb_emit(kb, r, subst1(kb->m, c->body, c->q, i)));
 }
 
-/* ---- sorting ---------------------------------------------------------------------------------- */
+/* ---- sorting -------------------------------------------------------------------------------- */
 
 typedef struct Sort {
 	KB *kb;
@@ -126,16 +128,18 @@ static void
 merge_step(Sort *s, Region *r, Node *from, Node *mid, Node *end, Node *to)
 {
 	Module *m = s->kb->m;
-	Node *i = get(s, r, s->left), *j = get(s, r, s->right), *yes = x_bool(m, true), *right, *take, *one;
+	Node *i = get(s, r, s->left), *j = get(s, r, s->right), *right, *take, *one;
 	Map map = {0};
 
 	map_put(&map, s->o.p, element(s, from, j));
 	map_put(&map, s->o.q, element(s, from, i));
 	right = subst(m, s->o.before, &map, false);
 	map_free(&map);
-	take = x_select(m, x_lt(m, i, mid), x_select(m, x_lt(m, j, end), x_not(m, right), yes), x_bool(m, false));
+	take = x_select(m, x_lt(m, j, end), x_not(m, right), x_bool(m, true));
+	take = x_select(m, x_lt(m, i, mid), take, x_bool(m, false));
 	take = l_let(m, r, kb_emit(s->kb, r, take));
-	one = l_let(m, r, x_cast(m, DT_I32, x_select(m, take, element(s, from, i), element(s, from, j))));
+	one = x_select(m, take, element(s, from, i), element(s, from, j));
+	one = l_let(m, r, x_cast(m, DT_I32, one));
 	l_store(m, r, s->perm, 2, (Node *[]){x_sub(m, x_idx(m, 1), from), to}, one);
 	set(s, r, s->left, x_add(m, i, x_select(m, take, x_idx(m, 1), x_idx(m, 0))));
 	set(s, r, s->right, x_add(m, j, x_select(m, take, x_idx(m, 0), x_idx(m, 1))));
@@ -146,8 +150,8 @@ static void
 merge_pass(Sort *s, Region *r)
 {
 	Module *m = s->kb->m;
-	Node *w = get(s, r, s->width), *from = get(s, r, s->from), *two = l_let(m, r, x_muli(m, w, 2));
-	Node *pair = x_axis(m, x_ceildiv(m, s->n, two)), *base, *mid, *end, *k;
+	Node *w = get(s, r, s->width), *from = get(s, r, s->from), *base, *mid, *end, *k;
+	Node *two = l_let(m, r, x_muli(m, w, 2)), *pair = x_axis(m, x_ceildiv(m, s->n, two));
 	Region *in = region_new(m, NULL), *step = region_new(m, NULL);
 
 	base = l_let(m, in, x_mul(m, pair, two));
@@ -167,7 +171,8 @@ static void
 sort_row(Sort *s, Region *r, Node *t, Node **idx)
 {
 	Module *m = s->kb->m;
-	Node *ext[2] = {x_idx(m, 2), s->n}, *k = x_axis(m, s->n), *pass = x_axis(m, x_idx(m, MAX_PASSES)), *from;
+	Node *ext[2] = {x_idx(m, 2), s->n}, *k = x_axis(m, s->n), *from;
+	Node *pass = x_axis(m, x_idx(m, MAX_PASSES));
 	Region *in = region_new(m, NULL), *merge = region_new(m, NULL), *out = region_new(m, NULL);
 
 	s->perm = l_alloc(m, r, l_buffer(m, "order", DT_I32, SP_STACK, 2, ext));
@@ -196,7 +201,8 @@ order_cpu(Sched *s, Group *g)
 	Module *m = s->m;
 	Node *t = g->members[0], *axes[MAX_RANK], *idx[MAX_RANK], *unit, *body = t->in[t->nin - 1];
 	Sort sort = {.kb = &kb};
-	Region *r = region_new(m, NULL), *in = region_new(m, NULL), *few = region_new(m, NULL), *many = region_new(m, NULL);
+	Region *r = region_new(m, NULL), *in = region_new(m, NULL);
+	Region *few = region_new(m, NULL), *many = region_new(m, NULL);
 	Map map = {0};
 	Row row;
 	int i, n = 0;
