@@ -450,6 +450,15 @@ def contributed():
     case("ms_causal_conv", "CausalConvWithState", [f(2, 3, 6), f(3, 1, 4), f(3), f(2, 3, 3)], [F, F], ms, activation="silu")
     case("ms_linear_attention", "LinearAttention", [f(1, 5, 8), f(1, 5, 8), f(1, 5, 8), f(1, 2, 4, 4)], [F, F], ms,
          q_num_heads=2, kv_num_heads=2, update_rule="linear")
+    for act in ("relu", "gelu", "silu", "identity"):
+        case("ms_moe_" + act, "MoE", [f(2, 3, 8), f(6, 4), f(4, 5, 8), f(4, 5), f(4, 8, 5), f(4, 8)], [F], ms, k=2,
+             activation_type=act, normalize_routing_weights=int(act == "silu"))
+    case("ms_moe_plain", "MoE", [f(6, 8), f(6, 4), f(4, 5, 8), None, f(4, 8, 5)], [F], ms, k=1)
+    case("ms_moe_gated", "MoE", [f(6, 8), f(6, 4), f(4, 5, 8), None, f(4, 8, 5), None, f(4, 5, 8)], [F], ms, k=2,
+         activation_type="silu")
+    for fused in (1, 2):
+        case(f"ms_moe_swiglu_{fused}", "MoE", [f(6, 8), f(6, 4), f(4, 10, 8), f(4, 10), f(4, 8, 5), f(4, 8)], [F], ms, k=2,
+             activation_type="swiglu", swiglu_fusion=fused, swiglu_limit=2.0, activation_alpha=1.7, activation_beta=1.0)
     q = [u8(1, 5, 6, 4), scalar(0.02), scalar(120, np.uint8), i8(8, 4, 3, 3), scalar(0.01), scalar(0, np.int8), scalar(0.05),
          scalar(128, np.uint8), rng.randint(-99, 99, 8).astype(np.int32)]
     case("ms_qconv_last", "QLinearConv", q, [T.UINT8], ms, inits="defi", channels_last=1, pads=[1, 1, 1, 1])
