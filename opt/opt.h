@@ -26,6 +26,7 @@ Node *from_storage(Module *, DType, Node *stored);
 typedef Node *Rewriter(Module *, Node *, Node **in, Map *done, void *);
 void rewrite_module(Module *, bool defs, Rewriter *fn, void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
+const Type *map_type(Module *, const Type *, Map *done);   /* its dims with their nodes replaced */
 /* Gives each node that the map holds the attributes that it maps to; &no_attrs stands for none. */
 void annotate(Module *, Map *attrs);
 extern const Attr no_attrs;

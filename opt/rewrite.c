@@ -5,8 +5,7 @@
 
 enum { MAX_IN = 64 };
 
-/* Dims of a type with their nodes replaced. */
-static const Type *
+const Type *
 map_type(Module *m, const Type *t, Map *done)
 {
 	Node *dims[MAX_RANK];
@@ -48,7 +47,7 @@ static Node *rewrite_definition(Module *, Node *, Map *done);
 Node *
 rebuild_node(Module *m, Node *n, Node **in, Map *done)
 {
-	Node t, *r;
+	Node t, *r, *def;
 	int i, rank;
 
 	switch (n->code) {
@@ -75,9 +74,10 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 	default:
 		if (n->code < O_NUM)
 			return x_op(m, n->code, n->nin, in, n->type->dtype);
+		def = n->code == O_GRAPH && n->def ? rewrite_definition(m, n->def, done) : NULL;
 		t = *n;
 		t.in = in;
-		t.type = n->type->kind == T_SCALAR ? n->type : map_type(m, n->type, done);
+		t.type = def ? def->type : n->type->kind == T_SCALAR ? n->type : map_type(m, n->type, done);
 		t.def = NULL;
 		t.elems = NULL;
 		t.nneeds = 0;
@@ -87,8 +87,8 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 				t.regions[i] = map_region(m, n->regions[i], done);
 		}
 		r = node_make(m, t);
-		if (n->code == O_GRAPH && !r->def && n->def) {
-			r->def = rewrite_definition(m, n->def, done);
+		if (def && !r->def) {
+			r->def = def;
 			if (r->type->kind == T_TENSOR)
 				infer_elems(m, r);
 		}

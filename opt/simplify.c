@@ -54,7 +54,7 @@ renewed(Module *m, Node *n, Node **in, Map *done)
 		m->diag = diag;
 		m->requires.n = requires;
 	}
-	return r && r->type == n->type ? r : rebuild_node(m, n, in, done);
+	return r && r->type == map_type(m, n->type, done) ? r : rebuild_node(m, n, in, done);
 }
 
 /* What the node is by its definition: one of its operands (casts to the same type, slices of all, a
