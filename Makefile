@@ -170,30 +170,27 @@ check-san:
 check-sanitized: all $(UNITS) $(DEPS_TEST) build/backend/made
 	@MODE=tenth TCC_CASE_TIMEOUT=600 TCC_TIMEOUT=3600 TCC_BUILD=$(B) sh tests/run $(UNITS) $(SAN_TESTS)
 
-# libFuzzer programs, one for each tests/fuzz/fuzz_*.c
+# libFuzzer programs, one for each tests/fuzz/fuzz_*.c, of the folders that read files
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJS := $(patsubst $(B)/%,build/fuzz/%,$(filter-out $(MAIN_OBJ),$(TCC_OBJS)) \
+FUZZ_OBJS := $(patsubst $(B)/%,build/fuzz/%, \
+	$(filter $(addprefix $(B)/obj/,ir/% frontend/% gen/frontend/%),$(TCC_OBJS)) \
 	$(patsubst $(B)/rt/%,$(B)/obj/%,$(RT_IN_TCC)))
 FUZZ_FLAGS := -fsanitize=address,undefined -g -O1
 
 fuzz: $(FUZZERS)
 
-build/fuzz/obj/codegen/llvm.o: INCS += -I$(LLVM_INC)
-build/fuzz/obj/codegen/llvm_%.o: INCS += -I$(LLVM_INC)
 build/fuzz/obj/%.o: %.c | $(DEPS_TEST) $(GEN_HDRS)
 	@mkdir -p $(@D)
 	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link $(INCS) $(PKG_INC) -c -o $@ $<
 build/fuzz/obj/gen/%.o: $(G)/%.c | $(DEPS_TEST)
 	@mkdir -p $(@D)
 	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -w $(INCS) $(PKG_INC) -c -o $@ $<
-build/fuzz/obj/embed.o: $(G)/embed.S
-	@mkdir -p $(@D)
-	@$(CC) -c -o $@ $<
 build/fuzz/lib.a: $(FUZZ_OBJS)
 	@rm -f $@
 	@$(AR) rcsD $@ $^
 build/fuzz/fuzz_%: tests/fuzz/fuzz_%.c build/fuzz/lib.a
-	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer $(INCS) $(PKG_INC) -o $@ $^ $(LIBS) $(LDFLAGS)
+	clang-22 $(BASE) $(FUZZ_FLAGS) -fsanitize=fuzzer $(INCS) $(PKG_INC) -o $@ \
+		$< build/fuzz/lib.a $(LIBS) $(LDFLAGS)
 
 # --- the rest -------------------------------------------------------------------------------
 
