@@ -223,7 +223,10 @@ static void loop(CFn *c, Node *s)
 	}
 	if (c->f->gpu && !cfn_narrow(c, axis->in[0]))
 		t = "i64";
-	if (s->n == F_UNROLL || (c->f->gpu && s->n == F_VECTOR))
+	Map tiles = { 0 };
+	bool rolls = s->n == F_UNROLL && !c->rolled && tile_in_memory(c, s, &tiles);
+	c->rolled |= rolls;
+	if ((s->n == F_UNROLL && !c->rolled) || (c->f->gpu && s->n == F_VECTOR))
 		cfn_line(c, "TCC_UNROLL");
 	const char *name = open_axis(c, axis, base);
 	cfn_line(c, "for (%s %s = %s; %s < %s; %s++) {", t, name, from, name, to, name);
@@ -232,6 +235,9 @@ static void loop(CFn *c, Node *s)
 	c->indent--;
 	cfn_line(c, "}");
 	c->axes.n--;
+	c->rolled &= !rolls;
+	if (rolls)
+		tile_in_registers(c, s, &tiles);
 }
 
 /* Grid and block loops: the machine runs them. */

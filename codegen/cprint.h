@@ -64,6 +64,7 @@ typedef struct CFn {
 	bool index32;          /* Kernel.index32: sizes and what indexes them fit 32 bits */
 	Map narrow;            /* see cfn_narrow */
 	bool in_block, plan;
+	bool rolled;           /* within a loop that reads its tiles from memory */
 	int64_t shared_used;   /* bytes of shared memory named so far */
 	Node *scratch_used;    /* the same of scratch memory; NULL: none */
 	const Kernel *k;
@@ -126,6 +127,13 @@ int64_t known_divisor(const Node *);
 /* The number of first values of the axis for which a condition holds, where it holds for no others;
  * NULL: it is not of that form. */
 Node *cx_first_lanes(Module *, Node *cond, Node *axis);
+
+/* ---- ctile.c: long code over register tiles ------------------------------------------------------------- */
+
+/* True: the loop is long when unrolled; the tiles that it reads are copied to memory, and it is to be
+ * printed as a loop, after which tile_in_registers gives the tiles their names back. */
+bool tile_in_memory(CFn *, Node *loop, Map *names);
+void tile_in_registers(CFn *, Node *loop, Map *names);
 
 /* ---- clanes.c: vector loops of the C dialect ----------------------------------------------------------- */
 

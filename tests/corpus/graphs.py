@@ -151,3 +151,15 @@ graph("sides_of_residuals", "g (float[N, 1, L] x0) => (float[A, 1, B] x4) {"
   k = Constant<value = float[1, 1, 3] {0.5, -1.0, 2.0}>()"""
       + "".join(residual(i) for i in range(4)) + "\n}",
       [f(1, 1, 40)], [f(2, 1, 57)])
+
+# Much is done to each element of a convolution's tile: in C it is a loop, not written out for each.
+graph("long_end_of_tile", """
+g (float[N, 8, H, 12] x, float[24, 8, 3, 3] w) => (float[N, 24, A, B] y) {
+  c = Conv(x, w)
+  k = Constant<value = float {1.4142135}>()
+  one = Constant<value = float {1.0}>()
+  d = Div(c, k)
+  e = Erf(d)
+  p = Add(e, one)
+  y = Mul(c, p)
+}""", [f(1, 8, 9, 12), f(24, 8, 3, 3)], [f(2, 8, 5, 12), f(24, 8, 3, 3)])
