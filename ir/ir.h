@@ -241,8 +241,10 @@ typedef struct SymDef { Node *sym; int input, axis; } SymDef;
  * defines it by what it computed. Other dimensions of its results are expressions of what is around it. */
 typedef struct LoopSym { Node *sym; int result, axis; } LoopSym;
 
-/* Precision ledger: what was rewritten inexactly or reduced. */
+/* Precision ledger: what was rewritten inexactly or reduced. error: relative to the result's largest
+ * magnitude. */
 typedef struct Ledger { const char *what, *cls; double error; const Loc *loc; } Ledger;
+void ledger_add(Module *, const char *what, const char *cls, double error, const Loc *);
 
 struct Module {
 	Arena *arena;
@@ -350,6 +352,9 @@ Node *subst1(Module *, Node *e, const Node *from, Node *to);
 Node *t_param(Module *, const char *name, const Type *, int position);
 Node *t_const(Module *, DType, int rank, const int64_t *dims, Data *);
 Node *t_scalar(Module *, DType, Num);                    /* rank 0 constant */
+/* Have all elements one value, known from a constant or a definition that is a number? Not of strings. */
+bool uniform_value(const Node *tensor, Num *v);
+bool is_zero(const Node *scalar);                        /* 0, or an element of a tensor of zeros? integers */
 Node *t_ints(Module *, int n, const int64_t *);          /* i64[n] constant */
 Node *t_exprs(Module *, DType, int n, Node *const *e);   /* [n] tensor of index or scalar expressions */
 Node *t_scalar_expr(Module *, DType, Node *e);           /* rank 0 tensor of a scalar expression */

@@ -506,6 +506,15 @@ region_new(Module *m, const char *name)
 }
 
 void
+ledger_add(Module *m, const char *what, const char *cls, double error, const Loc *loc)
+{
+	Ledger *l = NEW(m, Ledger);
+
+	*l = (Ledger){what, cls, error, loc};
+	vec_push(m, &m->ledger, l);
+}
+
+void
 region_add(Module *m, Region *r, Node *n)
 {
 	Node **p;

@@ -488,13 +488,14 @@ static void resolve_dims(P *p)
 
 static void ledger(P *p)
 {
-	Ledger *l = NEW(p->m, Ledger);
+	const char *what, *cls;
+	double error;
+
 	ps_next(p);
-	l->what = ps_string(p);
-	l->cls = ps_string(p);
-	l->error = ps_real(p);
-	l->loc = ps_location(p);
-	vec_push(p->m, &p->m->ledger, l);
+	what = ps_string(p);
+	cls = ps_string(p);
+	error = ps_real(p);
+	ledger_add(p->m, what, cls, error, ps_location(p));
 }
 
 static const Machine *machine(P *p)

@@ -612,3 +612,33 @@ x_before(Module *m, Node *a, Node *b, Node *p, Node *q, bool descending)
 
 	return x_or(m, r, x_and(m, x_same(m, a, b), x_lt(m, p, q)));
 }
+
+bool
+uniform_value(const Node *t, Num *v)
+{
+	const Node *d = definition((Node *)t), *body;
+	int64_t k;
+
+	if (t->type->kind != T_TENSOR || t->type->dtype == DT_STRING)
+		return false;
+	if (d->code == O_TENSOR && (body = d->in[d->nin - 1])->code == O_NUM)
+		return *v = body->num, true;
+	if (d->code != O_CONST || d->data->count < 1)
+		return false;
+	*v = data_get(d->data, dtype_of(t), 0);
+	for (k = 1; k < d->data->count; k++)
+		if (data_get(d->data, dtype_of(t), k).i != v->i)     /* the bits of a float */
+			return false;
+	return true;
+}
+
+bool
+is_zero(const Node *e)
+{
+	Num v;
+
+	while (e->code == O_CAST && dt_int(e->type->dtype))
+		e = e->in[0];
+	return is_intv(e, 0)
+		|| (e->code == O_READ && dt_int(e->type->dtype) && uniform_value(e->in[0], &v) && v.i == 0);
+}

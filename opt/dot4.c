@@ -21,7 +21,7 @@ typedef struct Packed { Node *x, *packed; int dim; bool flip; } Packed;
 /* A factor: a byte of read's tensor, at rest + the axis along dimension dim. */
 typedef struct Factor { Node *read, *rest; int dim; } Factor;
 
-typedef struct Dot { Module *m; Vec packed; } Dot;
+typedef struct Dot { Module *m; Vec packed; const Loc *loc; } Dot;
 
 Node *
 byte_read(Node *e)
@@ -75,7 +75,7 @@ word_of(Module *m, Node *x, int dim, Node *const *axes)
 }
 
 static Node *
-pack(Dot *d, const Factor *f, bool flip, const Loc *loc)
+pack(Dot *d, const Factor *f, bool flip)
 {
 	Module *m = d->m;
 	Node *x = f->read->in[0], *extents[MAX_RANK], *axes[MAX_RANK], *word;
@@ -95,13 +95,13 @@ pack(Dot *d, const Factor *f, bool flip, const Loc *loc)
 		word = x2(m, O_XOR, word, x_int(m, DT_U32, 0x80808080));
 	p = NEW(m, Packed);
 	*p = (Packed){x, t_tensor(m, rank_of(x), axes, x_bits(m, DT_I32, word)), f->dim, flip};
-	p->packed->loc = loc;
+	p->packed->loc = d->loc;
 	vec_push(m, &d->packed, p);
 	return p->packed;
 }
 
 static Node *
-packed_read(Dot *d, const Factor *f, bool flip, Node *axis, const Loc *loc)
+packed_read(Dot *d, const Factor *f, bool flip, Node *axis)
 {
 	Module *m = d->m;
 	Node *idx[MAX_RANK];
@@ -110,7 +110,7 @@ packed_read(Dot *d, const Factor *f, bool flip, Node *axis, const Loc *loc)
 	for (i = 0; i + 1 < f->read->nin; i++)
 		idx[i] = f->read->in[i + 1];
 	idx[f->dim] = x_add(m, x_fdiv(m, f->rest, x_idx(m, 4)), axis);
-	return x_read(m, pack(d, f, flip, loc), idx);
+	return x_read(m, pack(d, f, flip), idx);
 }
 
 /* The axis of the sum that both factors go through in fours, the longest; -1 if there is none. */
@@ -141,34 +141,38 @@ sums_in_fours(Module *m, Node *red, Node *const *reads)
 	return axis_of(m, red, reads, f) >= 0;
 }
 
+Node *
+sum_anew(Module *m, Node *red, Node *e)
+{
+	Node *axes[MAX_RANK * 2], *r;
+	Map map = {0};
+	int i;
+
+	for (i = 0; i + 1 < red->nin; i++)
+		map_put(&map, red->in[i], axes[i] = x_axis(m, red->in[i]->in[0]));
+	r = x_reduce(m, COMB_SUM, red->nin - 1, axes, subst(m, e, &map, false));
+	map_free(&map);
+	return r;
+}
+
 /* 128 times the sum of the other factor, with the sign that makes up for flipped bits. */
 static Node *
 correction(Module *m, Node *red, Node *other, bool negative)
 {
-	Node *sum, *axes[MAX_RANK * 2];
-	Map map = {0};
-	int i;
-
-	for (i = 0; i + 1 < red->nin; i++) {     /* axes of its own */
-		axes[i] = x_axis(m, red->in[i]->in[0]);
-		map_put(&map, red->in[i], axes[i]);
-	}
-	sum = x_reduce(m, COMB_SUM, red->nin - 1, axes, subst(m, x_cast(m, DT_I32, other), &map, false));
-	map_free(&map);
-	return x_mul(m, sum, x_int(m, DT_I32, negative ? -128 : 128));
+	return x_mul(m, sum_anew(m, red, x_cast(m, DT_I32, other)), x_int(m, DT_I32, negative ? -128 : 128));
 }
 
 /* The sum in fours, or NULL. */
 static Node *
-in_fours(Dot *d, Node *red, const Loc *loc)
+in_fours(Module *m, Node *red, void *ctx)
 {
-	Module *m = d->m;
+	Dot *d = ctx;
 	Node *mul = red->in[red->nin - 1], *reads[2], *axes[MAX_RANK * 2], *axis, *sum, *in[2];
 	Factor f[2];
 	bool is_signed[2], flip[2] = {false, false};
 	int i, k, left;
 
-	if (red->code != O_REDUCE || red->n != COMB_SUM || mul->code != O_MUL || !(reads[0] = byte_read(mul->in[0]))
+	if (red->n != COMB_SUM || mul->code != O_MUL || !(reads[0] = byte_read(mul->in[0]))
 	 || !(reads[1] = byte_read(mul->in[1])) || (k = axis_of(m, red, reads, f)) < 0)
 		return NULL;
 	for (i = 0; i < 2; i++)
@@ -183,7 +187,7 @@ in_fours(Dot *d, Node *red, const Loc *loc)
 		axes[i] = red->in[i];
 	axes[k] = axis = x_axis(m, x_ceildiv(m, axes[k]->in[0], x_idx(m, 4)));
 	for (i = 0; i < 2; i++)
-		in[i] = packed_read(d, &f[i], flip[i], axis, loc);
+		in[i] = packed_read(d, &f[i], flip[i], axis);
 	sum = x_reduce(m, COMB_SUM, red->nin - 1, axes, x2(m, O_DOT4, in[left], in[!left]));
 	for (i = 0; i < 2; i++)
 		if (flip[i])
@@ -194,23 +198,13 @@ in_fours(Dot *d, Node *red, const Loc *loc)
 static Node *
 dot4_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
-	Node **list, *t, *v;
-	Map map = {0};
-	int i, count;
+	Dot *d = ctx;
+	Node *t;
 
 	if (n->code != O_TENSOR || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
 		return NULL;
-	list = topo_scalar(t->in[t->nin - 1], &count);
-	for (i = 0; i < count; i++)
-		if (list[i]->code == O_REDUCE && (v = in_fours(ctx, list[i], n->loc)))
-			map_put(&map, list[i], v);
-	free(list);
-	if (map.n) {
-		t = t_tensor(m, t->nin - 1, t->in, subst(m, t->in[t->nin - 1], &map, false));
-		t->loc = n->loc;
-	}
-	map_free(&map);
-	return t;
+	d->loc = n->loc;
+	return replace_reductions(m, t, in_fours, d);
 }
 
 bool

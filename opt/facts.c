@@ -12,30 +12,6 @@ static DType type_of(const Value *v) { return dtype_of(v->n); }
 
 /* ---- constants ------------------------------------------------------------------------------ */
 
-bool
-uniform_value(const Node *n, Num *v)
-{
-	const Node *d = definition((Node *)n), *body;
-	size_t size, k;
-	DType t;
-
-	if (n->type->kind != T_TENSOR || n->type->dtype == DT_STRING)
-		return false;
-	t = dtype_of(n);
-	if (d->code == O_TENSOR && (body = d->in[d->nin - 1])->code == O_NUM)
-		return *v = body->num, true;
-	if (d->code != O_CONST || d->data->count < 1)
-		return false;
-	size = (size_t)dtypes[t].bits / 8;
-	if (d->data->count > 1 && !size)
-		return false;
-	for (k = 1; k < (size_t)d->data->count; k++)
-		if (memcmp((const char *)d->data->bytes + k * size, d->data->bytes, size))
-			return false;
-	*v = data_get(d->data, t, 0);
-	return true;
-}
-
 /* Do all elements pass? Only what has one value or stands in memory can tell. */
 static bool
 all_elements(const Node *n, bool (*ok)(DType, Num))

@@ -339,40 +339,84 @@ join_stated(Grouper *q, Node *t)
 /* ---- order -------------------------------------------------------------------------------------- */
 
 static void
-count_users(Grouper *q)
+note_outside(Grouper *q, const Node *t, Node *user)
 {
-	Node *n, *r;
-	Group *g;
+	if (t)
+		map_put(&q->outside, t, user);
+}
+
+/* What a tensor's scalars read from other kernels, or where not the element at its own axes is meant. */
+static void
+note_reads(Grouper *q, Node *t)
+{
+	const Group *g = map_get(&q->group, t);
+	Node **list;
+	int i, k, n;
+
+	for (k = 0; k < t->nin; k++) {
+		if (!t->in[k] || t->in[k]->type->kind != T_SCALAR)
+			continue;
+		list = topo_scalar(t->in[k], &n);
+		for (i = 0; i < n; i++)
+			if (list[i]->code == O_READ && (map_get(&q->group, list[i]->in[0]) != g || k + 1 < t->nin))
+				note_outside(q, list[i]->in[0], t);
+		free(list);
+	}
+}
+
+/* Fills `outside`. */
+static void
+find_users(Grouper *q)
+{
+	Node *n;
 	int i, k, j;
 
 	for (i = 0; i < q->n; i++) {
 		n = q->list[i];
-		if (n->type->kind == T_SCALAR && n->code != O_READ)
+		if (n->type->kind == T_SCALAR)
 			continue;
 		for (k = 0; k < n->nin; k++)
-			if (n->in[k] && n->in[k]->type->kind == T_TENSOR && n->code != O_READ)
-				map_put(&q->outside, n->in[k], n);
+			if (n->in[k] && n->in[k]->type->kind == T_TENSOR)
+				note_outside(q, n->in[k], n);
 		for (k = 0; k < n->nregions; k++)
 			for (j = 0; j < n->regions[k]->nresults; j++)
-				if (n->regions[k]->results[j])
-					map_put(&q->outside, n->regions[k]->results[j], n);
-		if (n->code != O_TENSOR && n->code != O_SCATTER)
-			continue;
-		g = map_get(&q->group, n);
-		for (k = 0; k < n->nin; k++) {
-			Node **body, *e = n->in[k];
-			int c, nb;
-			if (!e || e->type->kind != T_SCALAR)
-				continue;
-			body = topo_scalar(e, &nb);
-			for (c = 0; c < nb; c++) {
-				r = body[c];
-				if (r->code == O_READ && (map_get(&q->group, r->in[0]) != g || k + 1 < n->nin))
-					map_put(&q->outside, r->in[0], n);
-			}
-			free(body);
-		}
+				note_outside(q, n->regions[k]->results[j], n);
+		if (n->code == O_TENSOR || n->code == O_SCATTER)
+			note_reads(q, n);
 	}
+}
+
+/* Is t computed by another group, which does not stand in the order yet? */
+static bool
+is_awaited(Grouper *q, const Group *g, const Map *done, const Node *t)
+{
+	const Group *h = map_get(&q->group, t);
+
+	return h && h != g && !map_get(done, h->members[0]);
+}
+
+/* Does a member read what is awaited? */
+static bool
+is_waiting(Grouper *q, const Group *g, const Map *done)
+{
+	Node **list, *t;
+	int i, k, c, n;
+	bool yes = false;
+
+	for (i = 0; i < g->n && !yes; i++)
+		for (t = g->members[i], k = 0; k < t->nin && !yes; k++) {
+			if (!t->in[k])
+				continue;
+			if (t->in[k]->type->kind != T_SCALAR) {
+				yes = is_awaited(q, g, done, t->in[k]);
+				continue;
+			}
+			list = topo_scalar(t->in[k], &n);
+			for (c = 0; c < n && !yes; c++)
+				yes = list[c]->code == O_READ && is_awaited(q, g, done, list[c]->in[0]);
+			free(list);
+		}
+	return yes;
 }
 
 /* Groups in an order in which each comes after what it reads. */
@@ -382,40 +426,17 @@ sort_groups(Grouper *q)
 	Group *g;
 	Vec out = {0};
 	Map done = {0};
-	int i, k, pending, last = -1;
+	int i, last = -1;
 
 	/* the last member's position orders them, unless a group waits for another: then repeat */
 	while (out.n < q->groups.n && out.n != last) {
 		last = out.n;
 		for (i = 0; i < q->groups.n; i++) {
 			g = q->groups.at[i];
-			if (map_get(&done, g->members[0]))
+			if (map_get(&done, g->members[0]) || is_waiting(q, g, &done))
 				continue;
-			pending = 0;
-			for (k = 0; k < g->n && !pending; k++) {
-				Node **up = NULL, *t = g->members[k];
-				int n, j, c;
-				for (j = 0; j < t->nin && !pending; j++) {
-					if (!t->in[j])
-						continue;
-					if (t->in[j]->type->kind != T_SCALAR) {
-						Group *h = map_get(&q->group, t->in[j]);
-						pending = h && h != g && !map_get(&done, h->members[0]);
-						continue;
-					}
-					up = topo_scalar(t->in[j], &n);
-					for (c = 0; c < n && !pending; c++)
-						if (up[c]->code == O_READ) {
-							Group *h = map_get(&q->group, up[c]->in[0]);
-							pending = h && h != g && !map_get(&done, h->members[0]);
-						}
-					free(up);
-				}
-			}
-			if (!pending) {
-				vec_push(q->s->m, &out, g);
-				map_put(&done, g->members[0], g);
-			}
+			vec_push(q->s->m, &out, g);
+			map_put(&done, g->members[0], g);
 		}
 	}
 	if (out.n < q->groups.n)
@@ -474,7 +495,7 @@ groups_of(Sched *s)
 {
 	Grouper q = open_grouper(s);
 	Group *g;
-	int i, k, n;
+	int i, k;
 
 	for (i = 0; i < q.n; i++)
 		if (is_computed(q.list[i]))
@@ -485,7 +506,7 @@ groups_of(Sched *s)
 			diag_error(s->m->diag, X_INVALID, g->loc, "kernel %lld: its members do not share %d outer axes",
 				(long long)stated(g->members[0], "kernel", -1), g->nouter);
 	}
-	count_users(&q);
+	find_users(&q);
 	for (i = 0; i < s->m->main->nresults; i++)
 		map_put(&q.outside, s->m->main->results[i], s->m->main->results[i]);
 	for (i = 0; i < q.n; i++)
@@ -493,10 +514,7 @@ groups_of(Sched *s)
 			read_by_host(&q, q.list[i]->def);
 	for (i = 0; i < s->m->requires.n; i++)
 		read_by_host(&q, ((Require *)s->m->requires.at[i])->cond);
-	n = q.groups.n;
 	sort_groups(&q);
-	if (q.groups.n < n)
-		diag_error(s->m->diag, X_INVALID, NULL, "a kernel would wait for another that waits for it");
 	for (i = 0; i < q.groups.n; i++) {
 		g = q.groups.at[i];
 		for (k = 0; k < g->n; k++)

@@ -9,7 +9,7 @@
 
 enum { MIN_REPEATS = 4 };
 
-typedef struct Hoist { Module *m; Node *t; Map bound, guarded; } Hoist;
+typedef struct Hoist { Node *t; Map bound, guarded; } Hoist;
 
 static void
 mark(Map *map, Node *root)
@@ -60,8 +60,9 @@ within(Hoist *h, Node *red)
 
 /* The reduction as a read of a tensor over the axes that it depends on; NULL: as it is. */
 static Node *
-hoisted(Hoist *h, Node *red)
+hoisted(Module *m, Node *red, void *ctx)
 {
+	Hoist *h = ctx;
 	Node *axes[MAX_RANK], *idx[MAX_RANK], *u, *t = h->t;
 	Map map = {0};
 	int64_t repeats = 1;
@@ -75,23 +76,22 @@ hoisted(Hoist *h, Node *red)
 	for (i = 0; i + 1 < t->nin; i++)
 		if (contains(red, t->in[i])) {
 			idx[n] = t->in[i];
-			axes[n] = x_axis(h->m, t->in[i]->in[0]);
+			axes[n] = x_axis(m, t->in[i]->in[0]);
 			map_put(&map, idx[n], axes[n]);
 			n++;
 		}
-	u = t_tensor(h->m, n, axes, subst(h->m, red, &map, true));
+	u = t_tensor(m, n, axes, subst(m, red, &map, true));
 	u->loc = t->loc;
 	map_free(&map);
-	return x_read(h->m, u, idx);
+	return x_read(m, u, idx);
 }
 
 static Node *
 hoist_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
-	Node **list, *t, *e, *v;
-	Map map = {0};
-	Hoist h;
-	int i, count;
+	Node **list, *t, *r;
+	Hoist h = {0};
+	int count;
 
 	(void)done, (void)ctx;
 	if (n->code != O_TENSOR || n->attrs)       /* what is chosen already stays */
@@ -99,23 +99,15 @@ hoist_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	t = t_tensor(m, n->nin - 1, in, in[n->nin - 1]);
 	if (t->code != O_TENSOR)
 		return NULL;
-	h = (Hoist){.m = m, .t = t};
-	e = t->in[t->nin - 1];
-	list = topo_scalar(e, &count);
+	t->loc = n->loc;
+	h.t = t;
+	list = topo_scalar(t->in[t->nin - 1], &count);
 	survey(&h, list, count);
-	for (i = 0; i < count; i++)
-		if (list[i]->code == O_REDUCE && (v = hoisted(&h, list[i])))
-			map_put(&map, list[i], v);
 	free(list);
-	if (map.n)
-		e = t_tensor(m, t->nin - 1, t->in, subst(m, e, &map, false));
-	else
-		e = t;
-	e->loc = n->loc;
-	map_free(&map);
+	r = replace_reductions(m, t, hoisted, &h);
 	map_free(&h.bound);
 	map_free(&h.guarded);
-	return e;
+	return r;
 }
 
 bool

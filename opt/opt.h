@@ -26,6 +26,9 @@ Node *from_storage(Module *, DType, Node *stored);
 typedef Node *Rewriter(Module *, Node *, Node **in, Map *done, void *);
 void rewrite_module(Module *, bool defs, Rewriter *fn, void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
+/* The tensor with what fn gives for the reductions in its definition; NULL keeps one. */
+typedef Node *Reducer(Module *, Node *reduction, void *);
+Node *replace_reductions(Module *, Node *tensor, Reducer *fn, void *);
 const Type *map_type(Module *, const Type *, Map *done);   /* its dims with their nodes replaced */
 /* Gives each node that the map holds the attributes that it maps to; &no_attrs stands for none. */
 void annotate(Module *, Map *attrs);
@@ -54,7 +57,6 @@ typedef struct PassOptions {
 
 /* From *level as far as the options say; m->machine set. Verifies after every pass. */
 bool run_passes(Module *, Level *level, const PassOptions *);
-
 
 bool pass_simplify(Module *);   /* graph -> graph: rewrite rules */
 bool pass_lower(Module *);      /* graph -> tensor level */

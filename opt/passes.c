@@ -7,9 +7,9 @@
 const Pass passes[] = {
 	{"simplify", LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify, "apply the rewrite rules"},
 	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
-	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true, pass_quantized, "sum products of dequantized bytes as integers where the machine is fast at them"},
+	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true, pass_quantized, "sum products of dequantized bytes as integers"},
 	{"dot4",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,     "sum products of bytes in fours where the machine can"},
-	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into their consumers where that saves memory traffic"},
+	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into consumers where that saves memory traffic"},
 	{"hoist",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,    "compute reductions once for all axes they do not depend on"},
 	{"fold",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,     "compute what depends on constants alone"},
 	{"sizes",    LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,    "name the sizes that only run-time data give"},

@@ -14,7 +14,6 @@
  */
 #include <float.h>
 #include <stdlib.h>
-#include "rules.h"
 #include "sched.h"
 
 enum { MAX_SUM = INT32_MAX / (255 * 255), MAX_DEPTH = 4 };
@@ -25,16 +24,6 @@ typedef struct Quant { Node *read, *zero, *scale; } Quant;
 typedef struct Quantized { Module *m; Map padded; } Quantized;
 
 static bool split(Quantized *, Node *e, int depth, Quant *);
-
-static bool
-is_zero(const Node *e)
-{
-	Num v;
-
-	while (e->code == O_CAST)
-		e = e->in[0];
-	return is_intv(e, 0) || (e->code == O_READ && uniform_value(e->in[0], &v) && dt_int(e->type->dtype) && v.i == 0);
-}
 
 static bool
 split_integer(Node *e, Quant *q)
@@ -129,25 +118,11 @@ is_invariant(const Node *red, const Node *e)
 	return true;
 }
 
-static Node *
-sum_of(Module *m, Node *red, Node *e)
-{
-	Node *axes[MAX_RANK * 2], *r;
-	Map map = {0};
-	int i;
-
-	for (i = 0; i + 1 < red->nin; i++)
-		map_put(&map, red->in[i], axes[i] = x_axis(m, red->in[i]->in[0]));
-	r = x_reduce(m, COMB_SUM, red->nin - 1, axes, subst(m, e, &map, false));
-	map_free(&map);
-	return r;
-}
-
 /* The sum as integers times a scale, or NULL. */
 static Node *
-as_integers(Quantized *p, Node *red)
+as_integers(Module *m, Node *red, void *ctx)
 {
-	Module *m = p->m;
+	Quantized *p = ctx;
 	Node *mul = red->in[red->nin - 1], *i32[2], *sum, *reads[2];
 	int64_t count = 1;
 	Quant q[2];
@@ -167,45 +142,28 @@ as_integers(Quantized *p, Node *red)
 	}
 	if (!sums_in_fours(m, red, reads))
 		return NULL;
-	sum = sum_of(m, red, x_mul(m, i32[0], i32[1]));
+	sum = sum_anew(m, red, x_mul(m, i32[0], i32[1]));
 	for (i = 0; i < 2; i++)
 		if (q[i].zero)
-			sum = x_sub(m, sum, x_mul(m, q[i].zero, sum_of(m, red, i32[!i])));
+			sum = x_sub(m, sum, x_mul(m, q[i].zero, sum_anew(m, red, i32[!i])));
 	if (q[0].zero && q[1].zero)
 		sum = x_add(m, sum, x_mul(m, x_mul(m, q[0].zero, q[1].zero), x_int(m, DT_I32, count)));
 	return x_mul(m, x_cast(m, DT_F32, sum), x_mul(m, q[0].scale, q[1].scale));
 }
 
-static void
-note_real(Module *m, const Loc *loc)
-{
-	Ledger *l = NEW(m, Ledger);
-
-	*l = (Ledger){"quantized_sum", "real", 1.5 * FLT_EPSILON, loc};
-	vec_push(m, &m->ledger, l);
-}
-
 static Node *
 quantized_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
-	Node **list, *t, *v;
-	Map map = {0};
-	int i, count;
+	Node *t, *r;
 
 	if (n->code != O_TENSOR || n->type->dtype != DT_F32 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
 		return NULL;
-	list = topo_scalar(t->in[t->nin - 1], &count);
-	for (i = 0; i < count; i++)
-		if (list[i]->code == O_REDUCE && (v = as_integers(ctx, list[i])))
-			map_put(&map, list[i], v);
-	free(list);
-	if (map.n) {
-		t = t_tensor(m, t->nin - 1, t->in, subst(m, t->in[t->nin - 1], &map, false));
-		t->loc = n->loc;
-		note_real(m, n->loc);
+	r = replace_reductions(m, t, as_integers, ctx);
+	if (r != t) {
+		r->loc = n->loc;
+		ledger_add(m, "quantized_sum", "real", 1.5 * FLT_EPSILON, n->loc);
 	}
-	map_free(&map);
-	return t;
+	return r;
 }
 
 bool

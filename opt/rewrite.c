@@ -239,3 +239,23 @@ rewrite_module(Module *m, bool defs, Rewriter *fn, void *ctx)
 	free(list);
 	map_free(&done);
 }
+
+Node *
+replace_reductions(Module *m, Node *t, Reducer *fn, void *ctx)
+{
+	Node **list, *r = t, *v;
+	Map map = {0};
+	int i, n;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE && (v = fn(m, list[i], ctx)))
+			map_put(&map, list[i], v);
+	free(list);
+	if (map.n) {
+		r = t_tensor(m, t->nin - 1, t->in, subst(m, t->in[t->nin - 1], &map, false));
+		r->loc = t->loc;
+	}
+	map_free(&map);
+	return r;
+}

@@ -72,6 +72,5 @@ Node *rule_apply(Graph *, const Pattern *, Node *, const Loc **loc);
 /* What calls in the texts of a rule are handed as their Build. */
 typedef struct Asked { Build build; Graph *graph; } Asked;
 BodyCall fact;
-bool uniform_value(const Node *, Num *v);        /* has every element the same, known value? */
 
 #endif

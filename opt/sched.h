@@ -179,6 +179,7 @@ Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group i
 
 Node *byte_read(Node *e);                                 /* the read in i32(byte), or NULL */
 bool sums_in_fours(Module *, Node *reduce, Node *const *reads);   /* has the sum of two bytes' products such an axis? */
+Node *sum_anew(Module *, Node *reduce, Node *e);          /* e's sum over the reduction's axes, made anew */
 
 /* ---- group.c ------------------------------------------------------------------------------------ */
 

@@ -84,15 +84,6 @@ ulp_of(DType t)
 		: FLT_EPSILON;
 }
 
-static void
-note_error(Module *m, const Rule *rule, const Node *n, const Loc *loc)
-{
-	Ledger *l = NEW(m, Ledger);
-
-	*l = (Ledger){rule->name, rule_classes[rule->cls], rule->ulp * ulp_of(dtype_of(n)), loc};
-	vec_push(m, &m->ledger, l);
-}
-
 /* A simpler node of the same value, or NULL. */
 static Node *
 step(Sweep *s, Node *n)
@@ -110,7 +101,8 @@ step(Sweep *s, Node *n)
 		if (r->code == O_GRAPH)
 			r->loc = loc_union(m, r->loc, loc);
 		if ((*p)->rule->cls != RULE_EXACT)
-			note_error(m, (*p)->rule, n, loc);
+			ledger_add(m, (*p)->rule->name, rule_classes[(*p)->rule->cls],
+				(*p)->rule->ulp * ulp_of(dtype_of(n)), loc);
 		return r;
 	}
 	return NULL;

@@ -205,28 +205,6 @@ expect_shape(Build *b, const char *what, Node *t, int rank, Node *const *want)
 		expect_dim(b, what, dim_of(t, i), want[i], false);
 }
 
-static bool
-all_zero(const Node *t)
-{
-	const Data *d = t->code == O_CONST ? t->data : NULL;
-	size_t i;
-
-	if (!d || !dt_int(t->type->dtype))
-		return false;
-	for (i = 0; i < d->size && ((const char *)d->bytes)[i] == 0; i++)
-		;
-	return i == d->size;
-}
-
-bool
-is_zero(const Node *e)
-{
-	while (e->code == O_CAST && dt_int(e->type->dtype))
-		e = e->in[0];
-	return (e->code == O_NUM && dt_int(e->type->dtype) && e->num.i == 0)
-		|| (e->code == O_READ && all_zero(definition(e->in[0])));
-}
-
 /* The sum of an operand over k, as i32, over the product's axes that it has. */
 static Node *
 sum_over_k(Module *m, Node *x, Node *const *idx, Node *k)

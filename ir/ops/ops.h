@@ -68,7 +68,6 @@ void expect_dim(Build *, const char *what, Node *have, Node *want, bool may_be_o
 void expect_shape(Build *, const char *what, Node *t, int rank, Node *const *want);  /* ranks are equal */
 DType acc_type(DType);                                   /* half types accumulate in f32, bytes in i32 */
 Node *sum_of_products(Module *, DType acc, int n, Node *const *axes, Node *a, Node *b);
-bool is_zero(const Node *);                              /* 0, or an element of a constant of zeros? integers */
 /* round(e * scale) + zero, saturated to zero's type. */
 Node *requantized(Module *, Node *e, Node *scale, Node *zero);
 
