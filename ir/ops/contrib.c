@@ -322,6 +322,32 @@ bit_field(Module *m, Node *byte, Node *i, int64_t bits)
 }
 
 /*
+ * accuracy_level 4: the operand's values as signed bytes, block by block, with the block's largest magnitude
+ * as 127 (MLAS, CompInt8). The bytes are exact in the product's type, so the product stays one of floats.
+ */
+static Node *
+in_bytes(Module *m, Node *a, int64_t block)
+{
+	int r = rank_of(a), i;
+	DType c = acc_type(dtype_of(a));
+	Node *ax[MAX_RANK], *at[MAX_RANK], *j = x_axis(m, x_idx(m, block)), *most, *e;
+
+	for (i = 0; i < r; i++)
+		at[i] = ax[i] = x_axis(m, i + 1 < r ? dim_of(a, i) : x_fdiv(m, dim_of(a, i), x_idx(m, block)));
+	at[r - 1] = x_add(m, x_muli(m, ax[r - 1], block), j);
+	e = x_cast(m, c, x1(m, O_ABS, x_read(m, a, at)));
+	most = t_tensor(m, r, ax, x_reduce(m, COMB_MAX, 1, &j, e));
+	axes_new(m, r, a->type->dims, ax);
+	for (i = 0; i < r; i++)
+		at[i] = i + 1 < r ? ax[i] : x_fdiv(m, ax[i], x_idx(m, block));
+	most = x_read(m, most, at);
+	e = x_select(m, x_ne(m, most, x_int(m, c, 0)), x2(m, O_DIV, x_int(m, c, 127), most), x_int(m, c, 0));
+	e = x1(m, O_RINT, x_mul(m, x_cast(m, c, x_read(m, a, ax)), e));
+	e = x_mul(m, e, x2(m, O_DIV, most, x_int(m, c, 127)));
+	return t_tensor(m, r, ax, x_cast(m, dtype_of(a), e));
+}
+
+/*
  * The weights (quantized - zero point) * scale as [n, block, byte, place in the byte], so that the
  * product with a reads both without division of indices.
  */
@@ -384,6 +410,8 @@ build_matmul_nbits(Build *b)
 			at[i] = x_axis(m, i + 1 < r ? dim_of(a, i) : x_muli(m, blocks, bs));
 		a = t_tensor(m, r, at, x_select(m, x_lt(m, at[r - 1], x_idx(m, K)), x_read(m, a, at), x_int(m, d, 0)));
 	}
+	if (attr_int(b, "accuracy_level") == 4 && bits >= 4 && bs >= 16)
+		a = in_bytes(m, a, bs);
 	for (i = 0; i + 1 < r; i++)
 		at[i] = ax[i] = x_axis(m, dim_of(a, i));
 	idx[0] = ax[r - 1] = x_axis(m, x_idx(m, N));
