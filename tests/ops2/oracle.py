@@ -332,6 +332,10 @@ def fused():
             for zeros in (None, u8(6, (n * bits + 7) // 8)):
                 case(f"nbits_{bits}_{size}_{K}_{zeros is None}", "MatMulNBits", [f(2, 3, K), u8(6, n, size * bits // 8),
                      abs(f(6, n)) * .1, zeros], [F], MS, inits="bcd", K=K, N=6, bits=bits, block_size=size)
+    for bits, K in ((4, 64), (8, 72)):           # the operand in bytes as well
+        n = (K + 31) // 32
+        case(f"nbits_bytes_{bits}_{K}", "MatMulNBits", [f(2, 3, K), u8(6, n, 32 * bits // 8), abs(f(6, n)) * .1],
+             [F], MS, inits="bc", K=K, N=6, bits=bits, block_size=32, accuracy_level=4)
     case("int_to_float", "MatMulIntegerToFloat", [u8(3, 16), u8(16, 5), scalar(.02), abs(f(5)), scalar(3, np.uint8), u8(5), f(5)],
          [F], MS)
     case("dynamic_matmul", "DynamicQuantizeMatMul", [f(3, 16), i8(16, 5), scalar(.03), scalar(0, np.int8), f(5)], [F], MS)
