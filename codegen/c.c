@@ -238,12 +238,6 @@ int c_emit_text(Job *job, int device)
 
 /* ---- objects -------------------------------------------------------------------------------------- */
 
-static const char *compiler(void)
-{
-	const char *cc = getenv("CC");
-	return cc && *cc && !strchr(cc, ' ') ? cc : "cc";
-}
-
 static int write_abi(const Work *w)
 {
 	for (const struct tcc_embed *e = tcc_embed; e->name; e++)
@@ -268,7 +262,7 @@ static int compile(Job *job, const Work *w, int first)
 		Part *p = &job->parts[first + k];
 		code = work_write(w, p->name, p->data, p->size);
 		c[k].what = "the C target";
-		command_add(&c[k], compiler());
+		command_add_words(&c[k], job->m, tool_cc());
 		command_add(&c[k], arena_printf(job->m->arena, "-O%d", job->level));
 		for (int i = 0; flags[i]; i++)
 			command_add(&c[k], flags[i]);

@@ -147,7 +147,7 @@ find_tools(Link *l)
 		if (strncmp(t->triple, tools[i].arch, strlen(tools[i].arch)))
 			continue;
 		if (strcmp(tools[i].arch, HERE) == 0) {
-			l->cc = getenv("CC") && *getenv("CC") ? getenv("CC") : "cc";
+			l->cc = tool_cc();
 			l->ar = "ar";
 		} else {
 			l->cc = tools[i].cc;
@@ -208,7 +208,7 @@ wanted(const Link *l, const char *name)
 static void
 cross_compile(Link *l, const char *source, const char *object)
 {
-	arg(l, "%s", l->cc);
+	command_add_words(&l->cmd, l->m, l->cc);
 	arg(l, "-std=gnu11");
 	arg(l, "-Os");
 	arg(l, "-fPIC");
@@ -375,7 +375,7 @@ api(Link *l)
 	if (work_write(&l->work, "api.s", text, strlen(text)))
 		return X_TOOL;
 	obj = tmp(l, arena_printf(l->m->arena, "%s_api.o", l->jobs->prefix ? l->jobs->prefix : "model"));
-	arg(l, "%s", l->cc);
+	command_add_words(&l->cmd, l->m, l->cc);
 	arg(l, "-c");
 	arg(l, "-o");
 	arg(l, "%s", obj);
@@ -457,7 +457,7 @@ common_args(Link *l, const char *path)
 {
 	int r;
 
-	arg(l, "%s", l->cc);
+	command_add_words(&l->cmd, l->m, l->cc);
 	arg(l, "-o");
 	arg(l, "%s", path);
 	r = object_args(l);
@@ -561,7 +561,7 @@ object(Link *l, const char *path)
 {
 	int r;
 
-	arg(l, "%s", l->cc);
+	command_add_words(&l->cmd, l->m, l->cc);
 	arg(l, "-r");
 	arg(l, "-nostdlib");
 	arg(l, "-o");

@@ -77,6 +77,21 @@ void command_add(Command *c, const char *arg)
 		c->argv[c->argc++] = arg;
 }
 
+void command_add_words(Command *c, Module *m, const char *words)
+{
+	while (*(words += strspn(words, " ")) != '\0') {
+		int n = (int)strcspn(words, " ");
+		command_add(c, arena_printf(m->arena, "%.*s", n, words));
+		words += n;
+	}
+}
+
+const char *tool_cc(void)
+{
+	const char *cc = getenv("CC");
+	return cc && cc[strspn(cc, " ")] ? cc : "cc";
+}
+
 char *file_read(const char *path, size_t *size)
 {
 	FILE *f = fopen(path, "rb");

@@ -25,6 +25,8 @@ typedef struct Command {
 } Command;
 
 void command_add(Command *, const char *arg);
+void command_add_words(Command *, Module *, const char *words);   /* parted by spaces */
+const char *tool_cc(void);                           /* $CC, perhaps with options, or cc */
 /* Runs them, at most `jobs` at a time, and reports those that fail. Exit code. */
 int commands_run(const Work *, Command *, int n, int jobs);
 void commands_free(Command *, int n);

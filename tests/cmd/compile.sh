@@ -74,6 +74,7 @@ weights=$("$tcc" inspect "$digits" --json | sed -n 's/.*"weight_bytes": *\([0-9]
 
 # failures leave nothing
 mkdir -p "$t/empty" "$t/tmp"
+CC="env cc -s" expect 0 '' "$tcc" compile "$digits" -o "$t/words"
 CC=false expect 5 'false' "$tcc" compile "$digits" -o "$t/empty/x"
 nothing "$t/empty"
 expect 7 'arena' "$tcc" compile "$digits" --dim batch=64 --max-arena 1K -o "$t/empty/x" --emit so
