@@ -196,7 +196,7 @@ const char *peak_formula(Module *, const Plan *);        /* NULL if it would be 
 
 int find_sizes(Sched *);                                   /* how many are unnamed; puts them into s->sizereads */
 
-/* ---- plan.c, place.c ------------------------------------------------------------------------------ */
+/* ---- place.c ------------------------------------------------------------------------------------- */
 
 void place_static(Module *, Plan *);                       /* offsets of arena buffers of constant size */
 
