@@ -347,75 +347,110 @@ restore_outputs(Sched *s)
 			s->m->main->results[i] = s->shape[i];
 }
 
-static bool
-make_plan(Sched *s)
+/* The groups, then what else the plan does, each where it stands in the graph. */
+static void
+find_items(Planner *p, Vec groups)
 {
-	Planner p = {.s = s, .m = s->m};
-	Region *body = region_new(s->m, NULL), *plan = region_new(s->m, "plan");
-	Vec groups;
+	const Region *r = p->m->main;
 	Node **list;
-	PlanBuf *b;
 	int i, n;
-	bool fixed = true;
 
-	if (find_sizes(s)) {
-		diag_error(s->m->diag, X_USAGE, NULL, "run-time data give sizes that have no name: run the pass 'sizes' first");
-		return false;
-	}
-	pack_outputs(s);
-	home_regions(s->m, &s->home);
-	groups = groups_of(s);
-	check_layouts(s);
-	if (s->m->diag->errors)
-		return false;
-	s->plan = NEW(s->m, Plan);
-	s->plan->in_buf = NEWN(s->m, int, s->m->main->nparams + 1);
-	for (i = 0; i < s->m->main->nparams; i++)
-		s->plan->in_buf[i] = -1;
-	p.sizes = region_new(s->m, NULL);
-	scope_push(&p, s->m->main);
-	symbol_owners(s->m, &p.owner);
-	list = topo_decided(s->m->main->results, s->m->main->nresults, &p.owner, &n);
+	symbol_owners(p->m, &p->owner);
+	list = topo_decided(r->results, r->nresults, &p->owner, &n);
 	for (i = 0; i < groups.n; i++)
-		add_item(&p, groups.at[i], NULL);
+		add_item(p, groups.at[i], NULL);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_LOOP || list[i]->code == O_IF || list[i]->code == O_HOST
 		 || list[i]->code == O_SEQ)
-			add_item(&p, NULL, list[i]);
+			add_item(p, NULL, list[i]);
 	free(list);
-	checks(&p);
-	late_checks(&p, body);
-	run_region(&p, body, s->m->main);
-	outputs(&p, body);
-	l_call(s->m, p.sizes, "place", 0, NULL);
-	for (i = 0; i < p.sizes->nresults; i++)
-		region_add(s->m, plan, p.sizes->results[i]);
+}
+
+/* All statements: before place(), and after it. */
+static Region *
+plan_statements(Planner *p, Vec groups)
+{
+	Module *m = p->m;
+	Region *plan = region_new(m, "plan"), *body = region_new(m, NULL);
+	int i;
+
+	p->sizes = region_new(m, NULL);
+	scope_push(p, m->main);
+	find_items(p, groups);
+	checks(p);
+	late_checks(p, body);
+	run_region(p, body, m->main);
+	outputs(p, body);
+	l_call(m, p->sizes, "place", 0, NULL);
+	scope_pop(p);
+	for (i = 0; i < p->sizes->nresults; i++)
+		region_add(m, plan, p->sizes->results[i]);
 	for (i = 0; i < body->nresults; i++)
-		region_add(s->m, plan, body->results[i]);
-	scope_pop(&p);
-	restore_outputs(s);
-	s->plan->nbufs = s->bufs.n;
-	s->plan->bufs = NEWN(s->m, PlanBuf, s->bufs.n + 1);
-	for (i = 0; i < s->bufs.n; i++) {
-		b = s->bufs.at[i];
-		s->plan->bufs[i] = *b;
-		fixed &= b->cls != BUF_ARENA || b->size >= 0;
+		region_add(m, plan, body->results[i]);
+	return plan;
+}
+
+/* The buffers and texts that the statements name by number. */
+static void
+store_memory(Planner *p)
+{
+	Plan *plan = p->s->plan;
+	int i;
+	bool fixed = true;
+
+	plan->nbufs = p->s->bufs.n;
+	plan->bufs = NEWN(p->m, PlanBuf, plan->nbufs + 1);
+	for (i = 0; i < plan->nbufs; i++) {
+		plan->bufs[i] = *buf_at(p, i);
+		fixed &= plan->bufs[i].cls != BUF_ARENA || plan->bufs[i].size >= 0;
 	}
-	s->plan->ntexts = p.texts.n;
-	s->plan->texts = (const char **)p.texts.at;
+	plan->ntexts = p->texts.n;
+	plan->texts = (const char **)p->texts.at;
 	if (fixed)
-		place_static(s->m, s->plan);
+		place_static(p->m, plan);
 	else
-		s->plan->formula = peak_formula(s->m, s->plan);
-	s->m->plan = plan;
-	s->m->memory = s->plan;
-	map_free(&p.item);
-	map_free(&p.views);
-	map_free(&p.cells);
-	map_free(&p.owner);
-	map_free(&p.values);
-	map_free(&p.checked);
-	return s->m->diag->errors == 0;
+		plan->formula = peak_formula(p->m, plan);
+	p->m->memory = plan;
+}
+
+static void
+planner_free(Planner *p)
+{
+	map_free(&p->item);
+	map_free(&p->views);
+	map_free(&p->cells);
+	map_free(&p->owner);
+	map_free(&p->values);
+	map_free(&p->checked);
+}
+
+static bool
+make_plan(Sched *s)
+{
+	Module *m = s->m;
+	Planner p = {.s = s, .m = m};
+	Vec groups;
+	int i;
+
+	if (find_sizes(s)) {
+		diag_error(m->diag, X_USAGE, NULL, "run-time data give sizes that have no name: run the pass 'sizes' first");
+		return false;
+	}
+	pack_outputs(s);
+	home_regions(m, &s->home);
+	groups = groups_of(s);
+	check_layouts(s);
+	if (m->diag->errors)
+		return false;
+	s->plan = NEW(m, Plan);
+	s->plan->in_buf = NEWN(m, int, m->main->nparams + 1);
+	for (i = 0; i < m->main->nparams; i++)
+		s->plan->in_buf[i] = -1;
+	m->plan = plan_statements(&p, groups);
+	restore_outputs(s);
+	store_memory(&p);
+	planner_free(&p);
+	return m->diag->errors == 0;
 }
 
 bool

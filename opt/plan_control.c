@@ -199,40 +199,159 @@ next_values(Planner *p, Region *in, Node *n)
 		assign_dims(p, in, r->params[1 + i], r->results[1 + i]);
 }
 
+/* A result that a loop gathers, an iteration after the other; list NULL: each has its place. */
+typedef struct Gathered { Node *res, *item, *list; } Gathered;
+
+static bool
+has_local_dims(Planner *p, Node *t)
+{
+	int i;
+	bool yes = false;
+
+	for (i = 0; i < rank_of(t); i++)
+		yes |= is_local_sym(p, dim_of(t, i)) || has_read(dim_of(t, i));
+	return yes;
+}
+
+/* Memory for what the loop gathers. */
+static void
+gathered_buffer(Planner *p, Region *out, Gathered *g)
+{
+	declare_dims(p, out, g->res);
+	if (!has_local_dims(p, g->res)) {
+		result_buffer(p, out, g->res);
+		return;
+	}
+	storage_of(p->s, g->res)->id = new_buf(p, BUF_HEAP, storage_type(dtype_of(g->res)), NULL);
+	g->list = l_call(p->m, out, "list_new", 0, NULL);
+}
+
+/* Sizes within an iteration become those of the result: the last one's. */
+static void
+assign_tail(Planner *p, Region *in, Gathered *g)
+{
+	Node *tail[MAX_RANK + 1] = {0};
+	int d;
+
+	for (d = 1; d < rank_of(g->res); d++)
+		if (is_local_sym(p, dim_of(g->res, d)) && dim_of(g->res, d) != dim_of(g->item, d - 1))
+			tail[d] = l_let(p->m, in, host_value(p, in, dim_of(g->item, d - 1)));
+	for (d = 1; d < rank_of(g->res); d++)
+		if (tail[d])
+			cell_set(p, in, map_get(&p->cells, dim_of(g->res, d)), tail[d]);
+}
+
+/* Iteration `it` adds its part. */
+static void
+gather(Planner *p, Region *in, Gathered *g, Node *it)
+{
+	Node *args[3], *bytes;
+
+	p->step++;
+	touch_buffer(p, g->item);
+	touch_buffer(p, g->res);
+	if (!g->list) {
+		bytes = host_value(p, in, bytes_of(p, g->item));
+		copy_bytes(p, in, root_buffer(p, g->res), x_mul(p->m, it, bytes), root_buffer(p, g->item), bytes);
+		return;
+	}
+	args[0] = g->list;
+	args[1] = x_idx(p->m, root_buffer(p, g->item));
+	args[2] = host_value(p, in, bytes_of(p, g->item));
+	l_call(p->m, in, "list_push", 3, args);
+	assign_tail(p, in, g);
+}
+
+/* After the loop: the number of parts, and the list as one. */
+static void
+join_parts(Planner *p, Region *out, Gathered *g, Node *count)
+{
+	Node *args[2], *size = rank_of(g->res) ? dim_of(g->res, 0) : NULL;
+
+	if (size && is_local_sym(p, size) && map_get(&p->cells, size))
+		cell_set(p, out, map_get(&p->cells, size), cell_get(p, out, count));
+	if (g->list) {
+		args[0] = g->list;
+		args[1] = x_idx(p->m, root_buffer(p, g->res));
+		l_call(p->m, out, "list_concat", 2, args);
+	}
+}
+
+/* The number of the iteration, for the plan and, if they read it, for kernels. */
+static void
+bind_iteration(Planner *p, Region *in, Node *n, Node *it)
+{
+	Region *r = n->regions[0];
+	Node *param = r->params[0];
+
+	bind_value(p, x_read(p->m, param, NULL), x_cast(p->m, dtype_of(param), it));
+	if (!read_by_kernels(r, param))
+		return;
+	storage_of(p->s, param)->id = new_buf(p, BUF_ARENA, dtype_of(param), NULL);
+	buf_at(p, storage_of(p->s, param)->id)->size = dtypes[dtype_of(param)].bits / 8;
+	store_trip(p, in, n->loc, param, it);
+}
+
+static void
+start_carried(Planner *p, Region *out, Node *n, int i)
+{
+	Node *res = t_result(p->m, n, i), *param = n->regions[0]->params[1 + i], *init = n->in[2 + i];
+
+	declare_dims(p, out, param);
+	declare_dims(p, out, res);
+	carried_buffer(p, out, param, res, init);
+	assign_dims(p, out, param, init);
+}
+
+/* The value of an operand, or of a result of the body, without dims. */
+static Node *
+plain_value(Planner *p, Region *out, Node *t)
+{
+	return host_value(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, t, NULL)));
+}
+
+/* The statements of one iteration. */
+static void
+loop_body(Planner *p, Region *in, Node *n, Gathered *g, Node *it, Node *go)
+{
+	Region *r = n->regions[0];
+	Node *cond;
+	int i;
+
+	bind_iteration(p, in, n, it);
+	run_region(p, in, r);
+	for (i = 0; i < r->nresults; i++)
+		if (r->results[i])
+			ensure(p, in, r->results[i]);
+	for (i = 0; i < r->nresults - 1 - (int)n->n; i++)
+		gather(p, in, &g[i], it);
+	cond = r->results[0] ? l_let(p->m, in, plain_value(p, in, r->results[0])) : NULL;
+	next_values(p, in, n);
+	if (cond)
+		cell_set(p, in, go, cond);
+}
+
 void
 run_loop(Planner *p, Region *out, Node *n)
 {
 	Region *r = n->regions[0], *in = region_new(p->m, NULL);
-	int nc = (int)n->n, ns = r->nresults - 1 - nc, i, d;
-	Node *trip = NULL, *count, *go, *it, *res, *v, *cond, **list = NEWN(p->m, Node *, ns + 1), *args[3], *bytes;
+	int nc = (int)n->n, ng = r->nresults - 1 - nc, i;
+	Node *trip = NULL, *count, *go, *it;
+	Gathered *g = NEWN(p->m, Gathered, ng + 1);
 	uint32_t from = p->step;
-	bool grows;
 
 	for (i = 0; i < n->nin; i++)
 		if (n->in[i])
 			ensure(p, out, n->in[i]);
 	if (n->in[0])
-		trip = l_let(p->m, out, host_value(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, n->in[0], NULL))));
-	go = cell_new(p, out, n->in[1] ? host_value(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, n->in[1], NULL))) : x_idx(p->m, 1));
+		trip = l_let(p->m, out, plain_value(p, out, n->in[0]));
+	go = cell_new(p, out, n->in[1] ? plain_value(p, out, n->in[1]) : x_idx(p->m, 1));
 	count = cell_new(p, out, x_idx(p->m, 0));
-	for (i = 0; i < nc; i++) {
-		res = t_result(p->m, n, i);
-		declare_dims(p, out, r->params[1 + i]);
-		declare_dims(p, out, res);
-		carried_buffer(p, out, r->params[1 + i], res, n->in[2 + i]);
-		assign_dims(p, out, r->params[1 + i], n->in[2 + i]);
-	}
-	for (i = 0; i < ns; i++) {
-		res = t_result(p->m, n, nc + i);
-		declare_dims(p, out, res);
-		for (d = 0, grows = false; d < rank_of(res); d++)
-			grows |= is_local_sym(p, dim_of(res, d)) || has_read(dim_of(res, d));
-		if (!grows) {
-			result_buffer(p, out, res);
-			continue;
-		}
-		storage_of(p->s, res)->id = new_buf(p, BUF_HEAP, storage_type(dtype_of(res)), NULL);
-		list[i] = l_call(p->m, out, "list_new", 0, NULL);
+	for (i = 0; i < nc; i++)
+		start_carried(p, out, n, i);
+	for (i = 0; i < ng; i++) {
+		g[i] = (Gathered){t_result(p->m, n, nc + i), r->results[1 + nc + i], NULL};
+		gathered_buffer(p, out, &g[i]);
 	}
 	p->step++;
 	scope_push(p, r);
@@ -241,58 +360,14 @@ run_loop(Planner *p, Region *out, Node *n)
 	if (trip)
 		l_break(p->m, in, x_le(p->m, trip, it));
 	l_break(p->m, in, x_eq(p->m, cell_get(p, in, go), x_idx(p->m, 0)));
-	bind_value(p, x_read(p->m, r->params[0], NULL), x_cast(p->m, dtype_of(r->params[0]), it));
-	if (read_by_kernels(r, r->params[0])) {
-		storage_of(p->s, r->params[0])->id = new_buf(p, BUF_ARENA, dtype_of(r->params[0]), NULL);
-		buf_at(p, storage_of(p->s, r->params[0])->id)->size = dtypes[dtype_of(r->params[0])].bits / 8;
-		store_trip(p, in, n->loc, r->params[0], it);
-	}
-	run_region(p, in, r);
-	for (i = 0; i < r->nresults; i++)
-		if (r->results[i])
-			ensure(p, in, r->results[i]);
-	for (i = 0; i < ns; i++) {
-		v = r->results[1 + nc + i];
-		res = t_result(p->m, n, nc + i);
-		p->step++;
-		touch_buffer(p, v);
-		touch_buffer(p, res);
-		if (list[i]) {
-			args[0] = list[i];
-			args[1] = x_idx(p->m, root_buffer(p, v));
-			args[2] = host_value(p, in, bytes_of(p, v));
-			l_call(p->m, in, "list_push", 3, args);
-			Node *tail[MAX_RANK + 1] = {0};      /* sizes within a step: the last one's */
-			for (d = 1; d < rank_of(res); d++)
-				if (is_local_sym(p, dim_of(res, d)) && dim_of(res, d) != dim_of(v, d - 1))
-					tail[d] = l_let(p->m, in, host_value(p, in, dim_of(v, d - 1)));
-			for (d = 1; d < rank_of(res); d++)
-				if (tail[d])
-					cell_set(p, in, map_get(&p->cells, dim_of(res, d)), tail[d]);
-			continue;
-		}
-		bytes = host_value(p, in, bytes_of(p, v));
-		copy_bytes(p, in, root_buffer(p, res), x_mul(p->m, it, bytes), root_buffer(p, v), bytes);
-	}
-	cond = r->results[0] ? l_let(p->m, in, host_value(p, in, x_cast(p->m, DT_INDEX, x_read(p->m, r->results[0], NULL)))) : NULL;
-	next_values(p, in, n);
-	if (cond)
-		cell_set(p, in, go, cond);
+	loop_body(p, in, n, g, it, go);
 	cell_set(p, in, count, x_addi(p->m, it, 1));
 	scope_pop(p);
 	p->step++;
 	l_while(p->m, out, in);
 	for (i = 0; i < nc; i++)
 		assign_dims(p, out, t_result(p->m, n, i), r->params[1 + i]);
-	for (i = 0; i < ns; i++) {
-		res = t_result(p->m, n, nc + i);
-		if (rank_of(res) && is_local_sym(p, dim_of(res, 0)) && map_get(&p->cells, dim_of(res, 0)))
-			cell_set(p, out, map_get(&p->cells, dim_of(res, 0)), cell_get(p, out, count));
-		if (list[i]) {
-			args[0] = list[i];
-			args[1] = x_idx(p->m, root_buffer(p, res));
-			l_call(p->m, out, "list_concat", 2, args);
-		}
-	}
+	for (i = 0; i < ng; i++)
+		join_parts(p, out, &g[i], count);
 	extend(p, from);
 }
