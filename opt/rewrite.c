@@ -140,7 +140,7 @@ changed_region(const Node *n, Map *done)
 	return false;
 }
 
-/* Types of loops and branches mention nodes that nothing else may: visit those first. */
+/* Types of loops, branches and routines mention nodes that nothing else may: visit those first. */
 static void
 type_roots(Module *m, const Type *t, Vec *v)
 {
@@ -171,7 +171,7 @@ order(Module *m, Region *main, bool defs, int *n)
 		vec_push(m, &roots, main->results[i]);
 	list = topo((Node **)roots.at, roots.n, defs, n);
 	for (i = 0, roots.n = 0; i < *n; i++)
-		if (list[i]->nregions || list[i]->code == O_PARAM)
+		if (list[i]->nregions || list[i]->code == O_PARAM || list[i]->code == O_HOST)
 			type_roots(m, list[i]->type, &roots);
 	for (i = 0; i < main->nparams; i++)
 		vec_push(m, &roots, main->params[i]);
@@ -195,6 +195,8 @@ rewrite_node(Module *m, Node *n, Map *done, Rewriter *fn, void *ctx)
 		in[k] = n->in[k] ? map_get(done, n->in[k]) : NULL;
 		changed |= in[k] != n->in[k];
 	}
+	if (n->code == O_HOST)                   /* its sizes are no operands */
+		changed |= map_type(m, n->type, done) != n->type;
 	if (n->code == O_SYM && n->def)
 		n->def = map_get(done, n->def);
 	r = fn ? fn(m, n, in, done, ctx) : NULL;

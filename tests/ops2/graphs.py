@@ -270,6 +270,17 @@ def strings():
         case("tokenizer_" + n, f"""g (string[6] x) => (string[6,?] y) {{
             y = com.microsoft.Tokenizer <mincharnum = {least}, pad_value = "#", {kw}> (x)
         }}""", [words], domains=ms)
+    case("text_pipeline", """g (string[n,1] x) => (float[n,4] y) {
+        flat = Constant <value_ints = [-1]> ()
+        lines = Reshape (x, flat)
+        words = com.microsoft.Tokenizer <mincharnum = 2, pad_value = "#", tokenexp = "[a-z]+", mark = 0> (lines)
+        counts = TfIdfVectorizer <mode = "TF", min_gram_length = 1, max_gram_length = 1, max_skip_count = 0,
+            ngram_counts = [0], ngram_indexes = [0, 1, 2], pool_strings = ["cat", "dog", "the"]> (words)
+        w = Constant <value_floats = [1.0, 2.0, 3.0, 4.0, -1.0, 0.5, 0.25, 2.0, 7.0, 1.0, 3.0, 0.0]> ()
+        shape = Constant <value_ints = [3, 4]> ()
+        m = Reshape (w, shape)
+        y = MatMul (counts, m)
+    }""", [np.array([["the cat and the dog"], ["a dog"], ["nothing here"]], object)], domains=ms)
     case("str_loop", """g (int64 n, string[2] x) => (string[2] y, string[?,2] all) {
         go = Constant <value = bool {1}> ()
         y, all = Loop (n, go, x) <body = b (int64 i, bool c, string[2] v) => (bool c2, string[2] v2, string[2] s) {
