@@ -109,6 +109,24 @@ to_stdout(const Work *w, int kind)
 
 /* ---- moving -------------------------------------------------------------------------------- */
 
+/* Into a device or pipe, which nothing may take the place of. 0, or -1 with errno. */
+static int
+pour(const char *from, const char *to)
+{
+	char buf[1 << 14];
+	FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
+	size_t n;
+	bool ok = out != NULL;
+
+	while (ok && (n = fread(buf, 1, sizeof buf, in)) > 0)
+		ok = fwrite(buf, 1, n, out) == n;
+	if (out)
+		ok = fclose(out) == 0 && ok;
+	if (in)
+		fclose(in);
+	return ok ? 0 : -1;
+}
+
 /* Moves a file or folder; into a folder that is there go the parts. 0, or -1 with errno. */
 static int
 move(const char *from, const char *to)
@@ -119,6 +137,8 @@ move(const char *from, const char *to)
 	DIR *d;
 	int r = 0;
 
+	if (stat(to, &b) == 0 && !S_ISREG(b.st_mode) && !S_ISDIR(b.st_mode))
+		return pour(from, to);
 	if (stat(from, &a) || stat(to, &b) || !S_ISDIR(a.st_mode) || !S_ISDIR(b.st_mode))
 		return rename(from, to);
 	d = opendir(from);

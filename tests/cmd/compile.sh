@@ -72,6 +72,13 @@ wasm-ld-22 --no-entry --allow-undefined --export=digits_tcc_model "$t/wasm.o" -o
 weights=$("$tcc" inspect "$digits" --json | sed -n 's/.*"weight_bytes": *\([0-9]*\).*/\1/p')
 [ "$weights" -gt 0 ] && [ "$(wc -c <"$t/wasm")" -gt "$weights" ] || fail "no weights in WebAssembly"
 
+# a device or pipe is written to, not replaced
+mkfifo "$t/pipe"
+cat "$t/pipe" >"$t/piped" &
+timeout 60 "$tcc" compile "$digits" --emit obj -o "$t/pipe" || fail "not written to a pipe"
+wait
+[ -p "$t/pipe" ] && [ -s "$t/piped" ] || fail "a pipe was replaced"
+
 # failures leave nothing
 mkdir -p "$t/empty" "$t/tmp"
 CC="env cc -s" expect 0 '' "$tcc" compile "$digits" -o "$t/words"
