@@ -2,13 +2,14 @@
  * CPU schedule of the class contract: sums of products with reuse (matrix product, convolution,
  * einsum) in register tiles.
  *
- * A tile is MR rows (along one axis m that only the first factor reads) by NR columns (vectors along
- * the axis n that only the second one reads). Per step of the summed axes NR/lanes vectors of b are
- * loaded and each of MR values of a, broadcast, is multiplied into them: MR*NR/lanes independent
- * accumulators hide the latency of the multiply-adds (BLIS's model: at least ports * latency), and
- * MR*NR/lanes + NR/lanes + 1 must fit the registers. Constant b is stored in blocks of NR columns in
- * the order in which the loops read it (layout.c), so that it streams. All that follows the sum in
- * the definition (bias, activation, residual) is applied to the tile in registers.
+ * A tile is MR rows (along one axis m that only the first factor reads) by NR columns (vectors
+ * along the axis n that only the second one reads). Per step of the summed axes NR/lanes vectors of
+ * b are loaded and each of MR values of a, broadcast, is multiplied into them: MR*NR/lanes
+ * independent accumulators hide the latency of the multiply-adds (BLIS's model: at least ports *
+ * latency), and MR*NR/lanes + NR/lanes + 1 must fit the registers. Constant b is stored in blocks
+ * of NR columns in the order in which the loops read it (layout.c), so that it streams. All that
+ * follows the sum in the definition (bias, activation, residual) is applied to the tile in
+ * registers.
  *
  * Rows: the last tile is moved back to end at the last row where there are at least MR rows (some
  * rows are then computed twice, with equal results); with fewer, one row at a time. Columns past
@@ -20,7 +21,8 @@
 
 enum { MAX_ROWS = 14, MIN_ROWS = 8 };   /* of a tile */
 
-/* The read in a factor, under casts; on a GPU also under a guard with a constant beside it (padding). */
+/* The read in a factor, under casts; on a GPU also under a guard with a constant beside it
+ * (padding). */
 static Node *
 factor_read(Node *e, bool guards)
 {
@@ -46,8 +48,9 @@ contraction_reuse(const Machine *mach, Node *t, Node *red)
 {
 	Node *mul = red->in[red->nin - 1], *x[MAX_RANK];
 
-	return (mul->code == O_MUL || mul->code == O_DOT4) && factor_read(mul->in[0], machine_gpu(mach)) && factor_read(mul->in[1], machine_gpu(mach))
-		&& free_axes(t, mul->in[0], x) && free_axes(t, mul->in[1], x);
+	return (mul->code == O_MUL || mul->code == O_DOT4) && factor_read(mul->in[0], machine_gpu(mach))
+		&& factor_read(mul->in[1], machine_gpu(mach)) && free_axes(t, mul->in[0], x)
+		&& free_axes(t, mul->in[1], x);
 }
 
 bool
@@ -59,8 +62,8 @@ holds_product(const Machine *mach, Node *t, const Node *part)
 
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n && !yes; i++)
-		yes = list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && (!part || contains(list[i], part))
-			&& contraction_reuse(mach, t, list[i]);
+		yes = list[i]->code == O_REDUCE && list[i]->n == COMB_SUM
+			&& (!part || contains(list[i], part)) && contraction_reuse(mach, t, list[i]);
 	free(list);
 	return yes;
 }
@@ -69,7 +72,8 @@ holds_product(const Machine *mach, Node *t, const Node *part)
 static void
 tile_for(Sched *s, DType d, int64_t n, int64_t m, int *nr, int *mr)
 {
-	int lanes = lanes_of(s, d), regs = s->mach->vector_regs ? s->mach->vector_regs : 16, v, rows, best_v = 1;
+	int lanes = lanes_of(s, d), v, rows, best_v = 1;
+	int regs = s->mach->vector_regs ? s->mach->vector_regs : 16;
 	double score, best = -1;
 
 	for (v = 1; v <= 4; v++) {
@@ -103,7 +107,8 @@ runs_along(Module *m, Node *read, Node *axis)
 {
 	Node *c, *rest, *last = read->in[read->nin - 1];
 
-	return read->nin > 1 && (last == axis || (linear_in(m, last, axis, &c, &rest) && is_intv(c, 1)));
+	return read->nin > 1
+		&& (last == axis || (linear_in(m, last, axis, &c, &rest) && is_intv(c, 1)));
 }
 
 static bool
@@ -118,7 +123,8 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 	c->b = factor_read(eb, s->gpu);
 	for (i = 0; i < na; i++)                 /* n: plain in b, longest */
 		for (k = 1; k < c->b->nin; k++)
-			if ((c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i])) && (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
+			if ((c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i]))
+				&& (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
 				best = fa[i];
 	c->n = best;
 	return best != NULL;
@@ -167,7 +173,8 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER) {
-			if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && !red && contraction_reuse(s->mach, t, list[i]))
+			if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && !red
+			 && contraction_reuse(s->mach, t, list[i]))
 				red = list[i];
 			else
 				other = true;
@@ -185,7 +192,8 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 	out->swapped = i;
 	out->reduce = red;
 	for (k = 0; k + 1 < red->nin; k++) {     /* insertion by how a walks them */
-		for (i = out->nred; i > 0 && stride_rank(out, out->red[i - 1]) > stride_rank(out, red->in[k]); i--)
+		int rank = stride_rank(out, red->in[k]);
+		for (i = out->nred; i > 0 && stride_rank(out, out->red[i - 1]) > rank; i--)
 			out->red[i] = out->red[i - 1];
 		out->red[i] = red->in[k];
 		out->nred++;
@@ -208,7 +216,7 @@ multiply_add(Module *m, const Contraction *c, Node *a, Node *b, Node *acc)
 		: x_add(m, acc, x_mul(m, a, b));
 }
 
-/* ---- emission ------------------------------------------------------------------------------------------- */
+/* ---- emission -------------------------------------------------------------------------------- */
 
 typedef struct Tile {
 	KB *kb;
@@ -254,7 +262,8 @@ static void
 clear(Tile *t, Region *r)
 {
 	Module *m = t->kb->m;
-	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes));
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
 
 	l_store(m, rv, t->acc, 3, (Node *[]){i, j, v}, x_int(m, t->acc->type->dtype, 0));
@@ -270,15 +279,18 @@ is_padded(const Tile *t)
 	const Node *b = t->c->b->in[0];
 	const Storage *st = storage_of(t->kb->s, (Node *)b);
 
-	return definition((Node *)b)->code == O_CONST && st->block > 0 && st->block % (t->vecs * t->lanes) == 0;
+	return definition((Node *)b)->code == O_CONST && st->block > 0
+		&& st->block % (t->vecs * t->lanes) == 0;
 }
 
-/* acc[i][j][v] += a(row i) * b(column j, v). Row by row: the few vectors of b stay in registers, and one value of a. */
+/* acc[i][j][v] += a(row i) * b(column j, v). Row by row: the few vectors of b stay in registers,
+ * and one value of a. */
 static void
 step(Tile *t, Region *r, Node *ea, Node *eb)
 {
 	Module *m = t->kb->m;
-	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes));
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
 	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *in[3], *idx[3] = {i, j, v};
 
@@ -299,9 +311,12 @@ static void
 finish(Tile *t, Region *r)
 {
 	Module *m = t->kb->m;
-	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)), *v = x_axis(m, x_idx(m, t->lanes));
-	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL), *in = rv;
-	Node *col = col_at(t, j, v), *row = row_at(t, i), *sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes));
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL),
+		*in = rv;
+	Node *col = col_at(t, j, v), *row = row_at(t, i),
+		*sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
 	Map map = {0};
 	Node *e;
 	int d;
@@ -329,7 +344,8 @@ tile(Tile *t, Region *r)
 {
 	Module *m = t->kb->m;
 	Contraction *c = t->c;
-	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea, *eb = c->eb, *axis;
+	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea,
+		*eb = c->eb, *axis;
 	Region *in = r, *q;
 	int i;
 
@@ -384,7 +400,8 @@ rows(Tile *t, Region *r, Node *mt, Node *extent)
 	}
 	if (is_int(extent, &v) && v >= mr) {
 		t->rows = mr;
-		t->m0 = v % mr == 0 ? x_muli(m, mt, mr) : l_let(m, r, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
+		t->m0 = v % mr == 0 ? x_muli(m, mt, mr)
+			: l_let(m, r, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
 		columns(t, r);
 		return;
 	}
@@ -419,8 +436,8 @@ is_row(const Contraction *c, const Node *axis)
 }
 
 /*
- * Rows too short to fill tiles join their neighbours, though the result may not lie so (in a halo) and its
- * address then takes a division for each row of a tile.
+ * Rows too short to fill tiles join their neighbours, though the result may not lie so (in a halo)
+ * and its address then takes a division for each row of a tile.
  */
 static bool
 join_rows(KB *kb, Nest *nest, Contraction *c)
@@ -431,7 +448,8 @@ join_rows(KB *kb, Nest *nest, Contraction *c)
 	for (k = nest->n - 2; k >= 0; k--) {
 		if (!is_row(c, nest->axis[k]) || !is_row(c, nest->axis[k + 1]))
 			continue;
-		if (is_int(nest->axis[k + 1]->in[0], &v) && (parts = (v + MAX_ROWS - 1) / MAX_ROWS) > 0 && v / parts >= MIN_ROWS)
+		if (is_int(nest->axis[k + 1]->in[0], &v) && (parts = (v + MAX_ROWS - 1) / MAX_ROWS) > 0
+		 && v / parts >= MIN_ROWS)
 			continue;
 		if (merge_rows(kb, nest, k, c->reduce))
 			return true;
@@ -463,7 +481,8 @@ likely_extent(Module *m, Node *extent)
 	return v;
 }
 
-/* The rows: the fastest axis that only a reads, unless another fills tiles better. NULL: there is none. */
+/* The rows: the fastest axis that only a reads, unless another fills tiles better. NULL: there
+ * is none. */
 static Node *
 row_axis(Module *m, const Nest *nest, const Contraction *c)
 {
@@ -496,7 +515,8 @@ Kernel *
 contract_cpu(Sched *s, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0], *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2], *digit[MAX_RANK + 2], *mt = NULL;
+	Node *t = g->members[0], *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2],
+		*digit[MAX_RANK + 2], *mt = NULL;
 	Module *m = s->m;
 	KB kb = kb_new(s, g->loc);
 	Tile tl = {0};
@@ -509,7 +529,8 @@ contract_cpu(Sched *s, Group *g)
 
 	if (!contraction_of(s, t, &c) || !contraction_nest(&kb, t, &nest, &c))
 		return NULL;
-	tl = (Tile){.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};
+	tl = (Tile){
+		.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};
 	tl.vecs = c.nr / tl.lanes;
 	tl.m = row_axis(m, &nest, &c);
 	for (i = 0; i < nest.n; i++)
@@ -528,7 +549,8 @@ contract_cpu(Sched *s, Group *g)
 		units = x_mul(m, units, ext[i]);
 	rest = kb_units(&kb, g, in, units);
 	for (i = n; i-- > 0;) {
-		digit[i] = is_intv(ext[i], 1) ? x_idx(m, 0) : l_let(m, in, i ? x_mod(m, rest, ext[i]) : rest);
+		digit[i] = is_intv(ext[i], 1) ? x_idx(m, 0)
+			: l_let(m, in, i ? x_mod(m, rest, ext[i]) : rest);
 		rest = x_fdiv(m, rest, ext[i]);
 	}
 	tl.n0 = x_muli(m, digit[0], c.nr);

@@ -13,7 +13,7 @@
 
 enum { BLOCK = 2048, MAX_STACK = 1 << 18 };
 
-/* ---- merging axes -------------------------------------------------------------------------------- */
+/* ---- merging axes ---------------------------------------------------------------------------- */
 
 /* Does the axis count for more than the addresses of reads: in a guard, as a value? */
 static bool
@@ -45,7 +45,8 @@ walks_as_one(Module *m, Node *addr, Node *outer, Node *inner)
 		&& co == x_mul(m, ci, inner->in[0]);
 }
 
-/* Does the axis index the dimension that is stored in blocks? Past its extent the address is another. */
+/* Does the axis index the dimension that is stored in blocks? Past its extent the address is
+ * another. */
 static bool
 in_blocks(KB *kb, const Node *read, const Node *axis)
 {
@@ -66,8 +67,10 @@ reads_merge(KB *kb, Nest *nest, int k)
 	for (i = 0; i < n && ok; i++)
 		if (list[i]->code == O_READ) {
 			ok = !in_blocks(kb, list[i], outer) && !in_blocks(kb, list[i], inner)
-				&& walks_as_one(kb->m, kb_address(kb, list[i]->in[0], list[i]->in + 1), outer, inner);
-			for (j = 1; j < list[i]->nin && ok; j++)   /* x_read would fold an index of a dim of 1 */
+				&& walks_as_one(kb->m, kb_address(kb, list[i]->in[0], list[i]->in + 1), outer,
+					inner);
+			/* x_read would fold an index of a dim of 1 */
+			for (j = 1; j < list[i]->nin && ok; j++)
 				ok = !is_intv(dim_of(list[i]->in[0], j - 1), 1) || !contains(list[i]->in[j], inner);
 		} else if (list[i]->code == O_REDUCE || list[i]->code == O_ITER)
 			for (j = 0; j < list[i]->nin - 1 && ok; j++)
@@ -102,7 +105,8 @@ static void
 merge(KB *kb, Nest *nest, int k)
 {
 	Module *m = kb->m;
-	Node *outer = nest->axis[k], *inner = nest->axis[k + 1], *f = x_axis(m, x_mul(m, outer->in[0], inner->in[0]));
+	Node *outer = nest->axis[k], *inner = nest->axis[k + 1],
+		*f = x_axis(m, x_mul(m, outer->in[0], inner->in[0]));
 	Map map = {0};
 	int i;
 
@@ -115,7 +119,8 @@ merge(KB *kb, Nest *nest, int k)
 	drop_axis(nest, k, f);
 }
 
-/* A read in terms of the merged axis f: its own digits, unless the address walks both axes as one. */
+/* A read in terms of the merged axis f: its own digits, unless the address walks both axes as
+ * one. */
 static Node *
 read_merged(KB *kb, Node *read, Node *outer, Node *inner, Node *f)
 {
@@ -194,7 +199,7 @@ nest_of(KB *kb, Node *t)
 	return nest;
 }
 
-/* ---- map --------------------------------------------------------------------------------------------- */
+/* ---- map ------------------------------------------------------------------------------------- */
 
 typedef struct MapCtx { Nest *nest; Node *axis, *extent; int lanes; } MapCtx;
 
@@ -386,18 +391,25 @@ schedule_map(Sched *s, Group *g)
 		kb.k->flops = cost * units;
 	}
 	kb_parallel(&kb, body, in);
-	return kb_finish(&kb, body, arena_printf(m->arena, "class=%s, lanes=%d", rows ? "row" : "map", w));
+	return kb_finish(&kb, body,
+		arena_printf(m->arena, "class=%s, lanes=%d", rows ? "row" : "map", w));
 }
 
-/* ---- row ----------------------------------------------------------------------------------------------- */
+/* ---- row ------------------------------------------------------------------------------------- */
 
-typedef struct RowCtx { Node *t, *body, **idx, *axis; int last, lanes; Local *local; bool global; } RowCtx;
+typedef struct RowCtx {
+	Node *t, *body, **idx, *axis;
+	int last, lanes;
+	Local *local;
+	bool global;
+} RowCtx;
 
 static void
 row_body(KB *kb, Region *r, Node *i, void *ctx)
 {
 	RowCtx *c = ctx;
-	Node *idx[MAX_RANK], *v = kb_emit(kb, r, c->axis ? subst1(kb->m, c->body, c->axis, i) : c->body);
+	Node *idx[MAX_RANK],
+		*v = kb_emit(kb, r, c->axis ? subst1(kb->m, c->body, c->axis, i) : c->body);
 
 	memcpy(idx, c->idx, sizeof *idx * (size_t)rank_of(c->t));
 	if (c->axis)
@@ -416,52 +428,58 @@ row_loop(KB *kb, Region *r, void *ctx)
 	RowCtx *c = ctx;
 
 	if (c->axis)
-		vector_loop(kb, r, dim_of(c->t, c->last), reduces_along(kb, c->body, c->axis) ? 1 : c->lanes, row_body, c);
+		vector_loop(kb, r, dim_of(c->t, c->last),
+			reduces_along(kb, c->body, c->axis) ? 1 : c->lanes, row_body, c);
 	else
 		row_body(kb, r, NULL, c);
 }
 
-/* A member's loops over its inner axes. */
+/* Room for a row of t on the stack, NULL where there is none. */
+static Local *
+row_buffer(KB *kb, Region *r, Node *t, int nouter, int64_t *stack)
+{
+	DType d = storage_type(dtype_of(t));
+	int64_t size = dtypes[d].bits / 8, e;
+	Local *l;
+	int i;
+
+	for (i = nouter; i < rank_of(t); i++) {
+		if (!is_int(dim_of(t, i), &e))
+			return NULL;
+		size = sat_mul(size, e);
+	}
+	if (size > MAX_STACK - *stack)
+		return NULL;
+	l = NEW(kb->m, Local);
+	l->skip = nouter;
+	l->buffer = l_alloc(kb->m, r,
+		l_buffer(kb->m, "row", d, SP_STACK, rank_of(t) - nouter, t->type->dims + nouter));
+	*stack += (size + 63) / 64 * 64;
+	return l;
+}
+
+/* A member of one element an outer point. */
 static void
-row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, int64_t *stack)
+row_scalar(KB *kb, Region *r, Node *t, Node *body, Node **idx, bool local)
+{
+	Local *l = NEW(kb->m, Local);
+
+	l->value = l_let(kb->m, r, kb_emit(kb, r, body));
+	if (!local)
+		kb_store(kb, r, t, idx, l->value);
+	map_put(&kb->local, t, l);
+}
+
+/* A member's loops over its inner axes in the order of memory, what has no extent left out. */
+static void
+row_loops(KB *kb, Region *r, Node *t, int nouter, Node *body, Node **idx, Local *l)
 {
 	Module *m = kb->m;
-	Map map = {0};
-	Node *idx[MAX_RANK], *body, *v, *axis;
-	Local *l = NULL;
-	int64_t size = dtypes[storage_type(dtype_of(t))].bits / 8, e;
-	int dims[MAX_RANK], i, d, n = 0, last, w;
-	Region *in = r, *q;
-	RowCtx c;
-	bool fixed = true;
+	RowCtx c = {.t = t, .idx = idx, .local = l, .global = !l};
+	int dims[MAX_RANK], i, d, n = 0;
+	Region *q;
 
-	for (i = 0; i < nouter; i++) {
-		idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(m, 0) : shared[i];
-		map_put(&map, t->in[i], idx[i]);
-	}
-	body = subst(m, t->in[t->nin - 1], &map, false);
-	map_free(&map);
-	for (i = nouter; i < rank_of(t); i++) {
-		fixed &= is_int(dim_of(t, i), &e);
-		size = fixed ? sat_mul(size, e) : size;
-	}
-	if (rank_of(t) == nouter) {
-		v = l_let(m, r, kb_emit(kb, r, body));
-		if (!local)
-			kb_store(kb, r, t, idx, v);
-		l = NEW(m, Local);
-		l->value = v;
-		map_put(&kb->local, t, l);
-		return;
-	}
-	if (local && fixed && *stack + size <= MAX_STACK) {
-		l = NEW(m, Local);
-		l->skip = nouter;
-		l->buffer = l_alloc(m, r, l_buffer(m, "row", storage_type(dtype_of(t)), SP_STACK, rank_of(t) - nouter,
-			t->type->dims + nouter));
-		*stack += (size + 63) / 64 * 64;
-	}
-	for (i = 0; i < rank_of(t); i++) {       /* inner axes in the order of memory, what has no extent left out */
+	for (i = 0; i < rank_of(t); i++) {
 		d = l ? i : storage_of(kb->s, t)->order[i];
 		if (d < nouter)
 			continue;
@@ -472,18 +490,40 @@ row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, in
 			dims[n++] = d;
 	}
 	for (i = 0; i + 1 < n; i++) {
-		axis = x_axis(m, dim_of(t, dims[i]));
-		body = subst1(m, body, t->in[dims[i]], axis);
-		idx[dims[i]] = axis;
+		idx[dims[i]] = x_axis(m, dim_of(t, dims[i]));
+		body = subst1(m, body, t->in[dims[i]], idx[dims[i]]);
 		q = region_new(m, NULL);
-		l_for(m, in, F_SERIAL, axis, q);
-		in = q;
+		l_for(m, r, F_SERIAL, idx[dims[i]], q);
+		r = q;
 	}
-	w = lanes_of(kb->s, widest_type(body));
-	last = n ? dims[n - 1] : 0;
-	c = (RowCtx){.t = t, .body = body, .idx = idx, 
-		.axis = n ? t->in[last] : NULL, .last = last, .lanes = w, .local = l, .global = !l};
-	kb_versions(kb, in, body, row_loop, &c);
+	c.body = body;
+	c.lanes = lanes_of(kb->s, widest_type(body));
+	c.last = n ? dims[n - 1] : 0;
+	c.axis = n ? t->in[c.last] : NULL;
+	kb_versions(kb, r, body, row_loop, &c);
+}
+
+static void
+row_member(KB *kb, Region *r, Node *t, int nouter, Node **shared, bool local, int64_t *stack)
+{
+	Module *m = kb->m;
+	Map map = {0};
+	Node *idx[MAX_RANK], *body;
+	Local *l;
+	int i;
+
+	for (i = 0; i < nouter; i++) {
+		idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(m, 0) : shared[i];
+		map_put(&map, t->in[i], idx[i]);
+	}
+	body = subst(m, t->in[t->nin - 1], &map, false);
+	map_free(&map);
+	if (rank_of(t) == nouter) {
+		row_scalar(kb, r, t, body, idx, local);
+		return;
+	}
+	l = local ? row_buffer(kb, r, t, nouter, stack) : NULL;
+	row_loops(kb, r, t, nouter, body, idx, l);
 	if (l)
 		map_put(&kb->local, t, l);
 }
@@ -522,7 +562,8 @@ schedule_rows(Sched *s, Group *g)
 	kb.k->flops = cost;
 	kb.k->scratch = stack ? x_idx(m, stack) : NULL;
 	kb_parallel(&kb, body, in);
-	return kb_finish(&kb, body, arena_printf(m->arena, "class=row, members=%d, outer=%d", g->n, g->nouter));
+	return kb_finish(&kb, body,
+		arena_printf(m->arena, "class=row, members=%d, outer=%d", g->n, g->nouter));
 }
 
 Kernel *

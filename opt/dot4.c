@@ -1,12 +1,13 @@
 /*
- * dot4: sums of products of bytes in i32 (MatMulInteger, QLinearConv and the like), four products an
- * instruction where the machine has one (VPDPBUSD).
+ * dot4: sums of products of bytes in i32 (MatMulInteger, QLinearConv and the like), four products
+ * an instruction where the machine has one (VPDPBUSD).
  *
  *	sum (k: K) i32(a[.., k]) * i32(b[k, ..])   ->   sum (k: K/4) dot4(a4[.., k], b4[k, ..])
  *
- * where a4 and b4 hold four neighbours along k in an i32, past the end 0; of constants they fold. dot4
- * takes unsigned bytes on its left and signed ones on its right. Two of a kind: of one the highest bits
- * are flipped, which adds or subtracts 128 times the sum of the other. All wraps, so that it is exact.
+ * where a4 and b4 hold four neighbours along k in an i32, past the end 0; of constants they fold.
+ * dot4 takes unsigned bytes on its left and signed ones on its right. Two of a kind: of one the
+ * highest bits are flipped, which adds or subtracts 128 times the sum of the other. All wraps, so
+ * that it is exact.
  *
  * Needs the tensor level, before producers are inlined; leaves such sums as above.
  */
@@ -28,7 +29,9 @@ byte_read(Node *e)
 {
 	Node *r = e->code == O_CAST && e->type->dtype == DT_I32 ? e->in[0] : NULL;
 
-	return r && r->code == O_READ && (r->type->dtype == DT_I8 || r->type->dtype == DT_U8) ? r : NULL;
+	if (!r || r->code != O_READ || (r->type->dtype != DT_I8 && r->type->dtype != DT_U8))
+		return NULL;
+	return r;
 }
 
 static bool
@@ -123,7 +126,8 @@ axis_of(Module *m, Node *red, Node *const *reads, Factor *f)
 
 	for (i = 0; i + 1 < red->nin; i++) {
 		size = const_or(red->in[i]->in[0], 64);
-		if (size <= most || !factor_of(m, reads[0], red->in[i], &g[0]) || !factor_of(m, reads[1], red->in[i], &g[1]))
+		if (size <= most || !factor_of(m, reads[0], red->in[i], &g[0])
+			|| !factor_of(m, reads[1], red->in[i], &g[1]))
 			continue;
 		most = size;
 		best = i;
@@ -159,7 +163,8 @@ sum_anew(Module *m, Node *red, Node *e)
 static Node *
 correction(Module *m, Node *red, Node *other, bool negative)
 {
-	return x_mul(m, sum_anew(m, red, x_cast(m, DT_I32, other)), x_int(m, DT_I32, negative ? -128 : 128));
+	return x_mul(m, sum_anew(m, red, x_cast(m, DT_I32, other)),
+		x_int(m, DT_I32, negative ? -128 : 128));
 }
 
 /* The sum in fours, or NULL. */

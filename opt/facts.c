@@ -314,7 +314,7 @@ static const struct Fact {
 	{"stored",  "n",   stored,  "does a constant stand in memory for this use alone?"},
 	{"nested",  "nn",  nested,  "are they together no larger than one of them?"},
 	{"apart",   "nnn", apart,   "do two constant lists name axes of x, none twice?"},
-	{"plain",   "b",   plain,   "are alpha and beta of gemm's attributes 1?"},
+	{"plain",   "b",   plain,   "are alpha and beta, where they are attributes, 1?"},
 	{"after",   "bb",  after,   "the permutation of transpose(transpose(., q), p)"},
 	{"column",  "nb",  column,  "its elements as [elements, 1, ...] of rank k"},
 	{"pads",    "nb",  pads,    "a convolution's pads and those of a Pad's list before it"},

@@ -75,7 +75,8 @@ find_roots(Module *m, Folder *f, Node **list, int n, Vec *roots)
 			continue;
 		for (r = 0; r < list[i]->nregions; r++)
 			for (k = 0; k < list[i]->regions[r]->nresults; k++)
-				if ((t = list[i]->regions[r]->results[k]) && map_get(&f->closed, t) && !map_get(&seen, t)) {
+				if ((t = list[i]->regions[r]->results[k]) && map_get(&f->closed, t)
+					&& !map_get(&seen, t)) {
 					map_put(&seen, t, t);
 					vec_push(m, roots, t);
 				}

@@ -1,6 +1,6 @@
 /*
- * The peak of the arena as text, where sizes depend on symbols: the largest sums of the buffers that
- * live at once. Placement may need a little more, for buffers begin at multiples of 64.
+ * The peak of the arena as text, where sizes depend on symbols: the largest sums of the buffers
+ * that live at once. Placement may need a little more, for buffers begin at multiples of 64.
  */
 #include <stdlib.h>
 #include "sched.h"
@@ -39,8 +39,11 @@ sample(Module *m, Node *e)
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_SYM)
-			map_put(&map, list[i], x_idx(m, list[i]->lo > SAMPLE ? list[i]->lo : list[i]->hi < SAMPLE
-				? list[i]->hi : SAMPLE));
+			map_put(&map, list[i],
+				x_idx(m,
+					list[i]->lo > SAMPLE ? list[i]->lo
+				: list[i]->hi < SAMPLE ? list[i]->hi
+				: SAMPLE));
 	free(list);
 	e = subst(m, e, &map, false);
 	map_free(&map);
@@ -106,7 +109,8 @@ peak_formula(Module *m, const Plan *p)
 	for (i = 0, text = NULL; i < n; i++) {
 		if (sums[i].e->size > MAX_TEXT)
 			return NULL;
-		text = arena_printf(m->arena, i ? "%s, %s" : "%s%s", i ? text : "", expr_print(m, sums[i].e));
+		text = arena_printf(m->arena, i ? "%s, %s" : "%s%s", i ? text : "",
+			expr_print(m, sums[i].e));
 	}
 	return n > 1 ? arena_printf(m->arena, "max(%s)", text) : text;
 }

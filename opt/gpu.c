@@ -16,7 +16,8 @@ Frame
 gpu_frame(KB *kb, Node *blocks, int threads)
 {
 	Module *m = kb->m;
-	Frame f = {.body = region_new(m, NULL), .block = region_new(m, NULL), .thread = region_new(m, NULL)};
+	Frame f = {
+		.body = region_new(m, NULL), .block = region_new(m, NULL), .thread = region_new(m, NULL)};
 
 	f.bid = x_axis(m, blocks);
 	f.tid = x_axis(m, x_idx(m, threads));
@@ -46,7 +47,7 @@ gpu_shared(KB *kb, Frame *f, const char *name, DType d, int n, Node *const *ext)
 	return l_alloc(kb->m, f->block, l_buffer(kb->m, name, d, SP_SHARED, n, ext));
 }
 
-/* ---- vectors -------------------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
 static int64_t
 gcd(int64_t a, int64_t b)
@@ -67,7 +68,8 @@ divisor(const Node *e)
 	if (is_int(e, &v))
 		return v;
 	switch (e->code) {
-	case O_ADD: case O_SUB: case O_MIN: case O_MAX: return gcd(divisor(e->in[0]), divisor(e->in[1]));
+	case O_ADD: case O_SUB: case O_MIN: case O_MAX:
+		return gcd(divisor(e->in[0]), divisor(e->in[1]));
 	case O_MUL: return sat_mul(divisor(e->in[0]), divisor(e->in[1]));
 	default: return 1;
 	}
@@ -84,18 +86,20 @@ in_vectors(Module *m, Node *addr, Node *axis, int w)
 {
 	Node *coef, *rest;
 
-	return divisible(axis->in[0], w) && linear_in(m, addr, axis, &coef, &rest) && is_intv(coef, 1) && divisible(rest, w);
+	return divisible(axis->in[0], w) && linear_in(m, addr, axis, &coef, &rest) && is_intv(coef, 1)
+		&& divisible(rest, w);
 }
 
-/* Does the comparison come out alike for w lanes of the axis, the first one's place being divisible by w? */
+/* Does the comparison come out alike for w lanes of the axis, the first one's place being
+ * divisible by w? */
 static bool
 same_for_lanes(Module *m, const Node *e, Node *axis, int w)
 {
 	Node *coef, *rest;
 
-	return (e->code == O_LT || e->code == O_LE) && e->in[0]->type->dtype == DT_INDEX && contains(e, axis)
-		&& linear_in(m, x_sub(m, e->in[0], e->in[1]), axis, &coef, &rest) && is_intv(coef, e->code == O_LT ? 1 : -1)
-		&& divisible(rest, w);
+	return (e->code == O_LT || e->code == O_LE) && e->in[0]->type->dtype == DT_INDEX
+		&& contains(e, axis) && linear_in(m, x_sub(m, e->in[0], e->in[1]), axis, &coef, &rest)
+		&& is_intv(coef, e->code == O_LT ? 1 : -1) && divisible(rest, w);
 }
 
 Node *
@@ -121,7 +125,7 @@ vector_of(int bytes)
 	return bytes >= 8 ? 2 : bytes >= 2 ? 4 : 8;
 }
 
-/* ---- map ------------------------------------------------------------------------------------------ */
+/* ---- map ------------------------------------------------------------------------------------- */
 
 static void
 element(KB *kb, Region *r, Nest *nest, Node *flat, Node *v, int lanes)
@@ -150,8 +154,8 @@ map_gpu(Sched *s, Group *g)
 	int lanes = 1;
 	Frame f;
 
-	if (nest.n && const_or(nest.axis[nest.n - 1]->in[0], 1) % 4 == 0 && dtypes[storage_type(dtype_of(nest.out))].bits <= 32
-	 && body_is_plain(nest.body))
+	if (nest.n && const_or(nest.axis[nest.n - 1]->in[0], 1) % 4 == 0
+	 && dtypes[storage_type(dtype_of(nest.out))].bits <= 32 && body_is_plain(nest.body))
 		lanes = 4;
 	f = gpu_frame(&kb, x_ceildiv(m, n, x_idx(m, THREADS * lanes)), THREADS);
 	unit = l_let(m, f.thread, x_add(m, x_muli(m, f.bid, THREADS), f.tid));
@@ -166,7 +170,8 @@ map_gpu(Sched *s, Group *g)
 	}
 	l_when(m, f.thread, x_lt(m, x_muli(m, unit, lanes), n), in, NULL);
 	kb.k->flops = THREADS * lanes * element_cost(nest.body);
-	return gpu_close(&kb, &f, arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes));
+	return gpu_close(&kb, &f,
+		arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes));
 }
 
 Kernel *

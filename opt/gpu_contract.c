@@ -10,8 +10,8 @@
  * (bias, activation, residual) is written once, and stored along the contiguous axis of the result.
  *
  * The last summed axis advances in steps of BK, the others one by one; where it is short, all of
- * them together are taken as one. Rows past the end are read again from the last one and not stored;
- * past the depth zeros are multiplied.
+ * them together are taken as one. Rows past the end are read again from the last one and not
+ * stored; past the depth zeros are multiplied.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,9 @@
 enum { BK = 16, T = 4, PAD = 4 };
 
 /* Tiles to choose from. */
-static const struct { int m, n; } shapes[] = { {64, 64}, {32, 64}, {64, 32}, {32, 32}, {16, 64}, {64, 16} };
+static const struct { int m, n; } shapes[] = {
+	{64, 64}, {32, 64}, {64, 32}, {32, 32}, {16, 64}, {64, 16},
+};
 
 /* One factor. */
 typedef struct Side {
@@ -52,7 +54,7 @@ typedef struct Gemm {
 	bool rows_last;        /* the result is contiguous along rows */
 } Gemm;
 
-/* ---- vectors --------------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
 static int
 size_of(const Node *tensor)
@@ -81,12 +83,16 @@ choose_order(Gemm *q, Side *s)
 	d = own ? elem_stride(q->kb, s->read, own) : NULL;
 	s->deep = c && is_intv(c, 1) && !(d && is_intv(d, 1));
 	axis = s->deep ? red : own;
-	s->lanes = axis && !is_packed(q->kb->s, s->read->in[0]) && !in_guard(s->e, axis) && in_vectors(q->m, addr, axis, w) ? w : 1;
+	s->lanes = axis && !is_packed(q->kb->s, s->read->in[0]) && !in_guard(s->e, axis)
+			&& in_vectors(q->m, addr, axis, w)
+		? w
+		: 1;
 }
 
-/* ---- bringing tiles -------------------------------------------------------------------------------- */
+/* ---- bringing tiles -------------------------------------------------------------------------- */
 
-/* e where ok holds and zero elsewhere; the choice goes to the read, where it may become a vector's. */
+/* e where ok holds and zero elsewhere; the choice goes to the read, where it may become a
+ * vector's. */
 static Node *
 guarded(Module *m, Node *e, Node *ok)
 {
@@ -126,7 +132,8 @@ bind_batch(Gemm *q, Map *map)
 		map_put(map, q->batch[i], map_get(&q->at, q->batch[i]));
 }
 
-/* The element of the factor where vector number x of the tile begins, by vectors of w; never past the end. */
+/* The element of the factor where vector number x of the tile begins, by vectors of w; never
+ * past the end. */
 static Node *
 own_vector(Gemm *q, Side *s, Node *x, int w)
 {
@@ -140,8 +147,10 @@ static void
 bring(Gemm *q, Region *r, Side *s)
 {
 	Module *m = q->m;
-	int w = s->lanes, own_w = s->deep ? 1 : w, vectors = s->width * BK / w, count = (vectors + q->threads - 1) / q->threads;
-	Node *per = x_idx(m, s->deep ? BK / w : s->width / w), *j = x_axis(m, x_idx(m, count)), *v = x_axis(m, x_idx(m, w));
+	int w = s->lanes, own_w = s->deep ? 1 : w, vectors = s->width * BK / w,
+		count = (vectors + q->threads - 1) / q->threads;
+	Node *per = x_idx(m, s->deep ? BK / w : s->width / w), *j = x_axis(m, x_idx(m, count)),
+		*v = x_axis(m, x_idx(m, w));
 	Node *unit, *k, *x, *own, *ok, *e, *lane[2];
 	Region *rj = region_new(m, NULL), *rv = region_new(m, NULL), *all = rj;
 	Map map = {0};
@@ -158,11 +167,13 @@ bring(Gemm *q, Region *r, Side *s)
 	bind_batch(q, &map);
 	digits(m, &map, s->n, s->axes, x_add(m, x_muli(m, own, own_w), lane[1]));
 	for (i = 0; i < s->n && s->n > 1 && own_w == 1; i++)
-		map_put(&map, s->axes[i], l_let(m, count == 1 ? q->f.thread : all, map_get(&map, s->axes[i])));
+		map_put(&map, s->axes[i],
+			l_let(m, count == 1 ? q->f.thread : all, map_get(&map, s->axes[i])));
 	ok = bind_depth(q, &map, x_add(m, k, lane[0]), k);
 	e = guarded(m, subst(m, s->e, &map, false), ok);
 	map_free(&map);
-	l_store(m, w > 1 ? rv : all, s->tile, 2, (Node *[]){x_add(m, k, lane[0]), x_add(m, x_muli(m, x, own_w), lane[1])},
+	l_store(m, w > 1 ? rv : all, s->tile, 2,
+		(Node *[]){x_add(m, k, lane[0]), x_add(m, x_muli(m, x, own_w), lane[1])},
 		kb_emit(q->kb, w > 1 ? rv : all, e));
 	if (w > 1)
 		l_for(m, all, F_VECTOR, v, rv);
@@ -174,7 +185,7 @@ bring(Gemm *q, Region *r, Side *s)
 		region_add(m, r, rj->results[i]);
 }
 
-/* ---- multiplying ----------------------------------------------------------------------------------- */
+/* ---- multiplying ----------------------------------------------------------------------------- */
 
 static Node *
 fragment(Gemm *q, Region *r, Side *s, const char *name, Node *kk)
@@ -204,12 +215,14 @@ static void
 multiply(Gemm *q, Region *r)
 {
 	Module *m = q->m;
-	Node *kk = x_axis(m, x_idx(m, BK)), *i = x_axis(m, x_idx(m, T)), *j = x_axis(m, x_idx(m, T)), *fa, *fb, *v;
+	Node *kk = x_axis(m, x_idx(m, BK)), *i = x_axis(m, x_idx(m, T)), *j = x_axis(m, x_idx(m, T)),
+		*fa, *fb, *v;
 	Region *rk = region_new(m, NULL), *rj = region_new(m, NULL);
 
 	fa = fragment(q, rk, &q->a, "fa", kk);
 	fb = fragment(q, rk, &q->b, "fb", kk);
-	v = multiply_add(m, &q->c, l_load(m, fa, 1, &i), l_load(m, fb, 1, &j), l_load(m, q->acc, 2, (Node *[]){i, j}));
+	v = multiply_add(m, &q->c, l_load(m, fa, 1, &i), l_load(m, fb, 1, &j),
+		l_load(m, q->acc, 2, (Node *[]){i, j}));
 	l_store(m, rj, q->acc, 2, (Node *[]){i, j}, v);
 	each_result(q, rk, &i, &j, rj);
 	l_for(m, r, F_UNROLL, kk, rk);
@@ -255,7 +268,7 @@ sum_up(Gemm *q, Region *r)
 	l_for(m, r, F_SERIAL, step, in);
 }
 
-/* ---- storing --------------------------------------------------------------------------------------- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 /* The accumulators to shared memory, [slow][fast + PAD]. */
 static Node *
@@ -280,7 +293,8 @@ finish(Gemm *q, Region *r)
 {
 	Module *m = q->m;
 	Side *fast = q->rows_last ? &q->a : &q->b, *slow = q->rows_last ? &q->b : &q->a;
-	Node *addr = kb_address(q->kb, q->nest.out, q->nest.out_idx), *sums = spread(q, r, slow, fast), *per, *e, *ok, *idx[MAX_RANK];
+	Node *addr = kb_address(q->kb, q->nest.out, q->nest.out_idx), *sums = spread(q, r, slow, fast),
+		*per, *e, *ok, *idx[MAX_RANK];
 	Node *last = q->nest.axis[q->nest.n - 1], *i, *v, *unit, *x, *y, *fx, *fy;
 	int w = vector_of(size_of(q->nest.out)), d, count;
 	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL);
@@ -318,7 +332,7 @@ finish(Gemm *q, Region *r)
 		region_add(m, r, ri->results[d]);
 }
 
-/* ---- the kernel -------------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 static double
 extent_or(int n, Node *const *axes, double other)
@@ -338,14 +352,16 @@ choose_shape(Gemm *q)
 {
 	double m = extent_or(q->a.n, q->a.axes, 32), n = extent_or(q->b.n, q->b.axes, 32);
 	double batch = extent_or(q->nbatch, q->batch, 4), best = -1, blocks, threads, cost;
-	int units = q->kb->s->mach->units ? q->kb->s->mach->units : 64, bytes = dtypes[q->acc->type->dtype].bits / 8;
+	int units = q->kb->s->mach->units ? q->kb->s->mach->units : 64,
+		bytes = dtypes[q->acc->type->dtype].bits / 8;
 	size_t i;
 
 	for (i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 		int bm = shapes[i].m, bn = shapes[i].n;
 		if (bm * bn * bytes > 16384 || bm * bn / (T * T) % q->kb->s->mach->warp)
 			continue;
-		blocks = batch * (double)((int64_t)(m + bm - 1) / bm) * (double)((int64_t)(n + bn - 1) / bn);
+		blocks = batch * (double)((int64_t)(m + bm - 1) / bm)
+			* (double)((int64_t)(n + bn - 1) / bn);
 		threads = blocks * bm * bn / (T * T);
 		cost = blocks * bm * bn * (1 + 16.0 / bm + 16.0 / bn);
 		if (threads < units * 256.0)
@@ -396,10 +412,12 @@ locate(Gemm *q, Node *nm, Node *nn)
 	digits(m, &q->at, q->nbatch, q->batch, x_fdiv(m, rest, nm));
 	for (i = 0; i < q->nbatch; i++)
 		map_put(&q->at, q->batch[i], l_let(m, q->f.thread, map_get(&q->at, q->batch[i])));
-	/* 32 threads have up to 8 x 4 of the fours: what they read together lies in distinct banks, or is the same */
+	/* 32 threads have up to 8 x 4 of the fours: what they read together lies in distinct banks,
+	 * or is the same */
 	lanes = fast->width / T < 8 ? fast->width / T : 8;
 	per = x_idx(m, fast->width / T / lanes);
-	x = x_add(m, x_mod(m, q->f.tid, x_idx(m, lanes)), x_muli(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), lanes));
+	x = x_add(m, x_mod(m, q->f.tid, x_idx(m, lanes)),
+		x_muli(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), lanes));
 	y = x_add(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, lanes)), x_idx(m, 32 / lanes)),
 		x_muli(m, x_fdiv(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), 32 / lanes));
 	fast->first = l_let(m, q->f.thread, x_muli(m, x, T));
@@ -427,8 +445,10 @@ contract_gpu(Sched *s, Group *g)
 	nm = x_ceildiv(m, q.a.extent, x_idx(m, q.a.width));
 	nn = x_ceildiv(m, q.b.extent, x_idx(m, q.b.width));
 	q.f = gpu_frame(&kb, x_mul(m, x_mul(m, nm, nn), axes_product(m, q.nbatch, q.batch)), q.threads);
-	q.a.tile = gpu_shared(&kb, &q.f, "as", d, 2, (Node *[]){x_idx(m, BK), x_idx(m, q.a.width + PAD)});
-	q.b.tile = gpu_shared(&kb, &q.f, "bs", d, 2, (Node *[]){x_idx(m, BK), x_idx(m, q.b.width + PAD)});
+	q.a.tile = gpu_shared(&kb, &q.f, "as", d, 2,
+		(Node *[]){x_idx(m, BK), x_idx(m, q.a.width + PAD)});
+	q.b.tile = gpu_shared(&kb, &q.f, "bs", d, 2,
+		(Node *[]){x_idx(m, BK), x_idx(m, q.b.width + PAD)});
 	choose_order(&q, &q.a);
 	choose_order(&q, &q.b);
 	locate(&q, nm, nn);
@@ -438,6 +458,7 @@ contract_gpu(Sched *s, Group *g)
 	finish(&q, q.f.thread);
 	kb.k->flops = 2.0 * q.a.width * q.b.width * extent_or(q.c.nred, q.c.red, 128);
 	map_free(&q.at);
-	return gpu_close(&kb, &q.f, arena_printf(m->arena, "class=contract, block=[%d,%d,%d], thread=[%d,%d], lanes=[%d,%d]",
-		q.a.width, q.b.width, BK, T, T, q.a.lanes, q.b.lanes));
+	return gpu_close(&kb, &q.f,
+		arena_printf(m->arena, "class=contract, block=[%d,%d,%d], thread=[%d,%d], lanes=[%d,%d]",
+			q.a.width, q.b.width, BK, T, T, q.a.lanes, q.b.lanes));
 }

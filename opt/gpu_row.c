@@ -2,14 +2,14 @@
  * GPU schedule of the class row: tensors over shared outer axes (a row each), with reductions along
  * the row.
  *
- * `width` threads have a row; of rows shorter than a warp's reach a block has several. Where neighbours
- * in memory are elements of neighbouring rows (statistics of a channel, channels contiguous), a block has
- * several rows too, and consecutive threads have consecutive rows: it is `across`. They run along
- * the row together, `lanes` elements at a time, in one loop after the other: one for each reduction,
- * which they then fold among them, one for each member's elements. All loops deal out elements alike,
- * so what a thread reads again as its own (the input of softmax, the exponentials) stays in its
- * registers and is read from memory once. Members that are read otherwise lie in shared memory, or in
- * global memory where they do not fit.
+ * `width` threads have a row; of rows shorter than a warp's reach a block has several. Where
+ * neighbours in memory are elements of neighbouring rows (statistics of a channel, channels
+ * contiguous), a block has several rows too, and consecutive threads have consecutive rows: it is
+ * `across`. They run along the row together, `lanes` elements at a time, in one loop after the
+ * other: one for each reduction, which they then fold among them, one for each member's elements.
+ * All loops deal out elements alike, so what a thread reads again as its own (the input of softmax,
+ * the exponentials) stays in its registers and is read from memory once. Members that are read
+ * otherwise lie in shared memory, or in global memory where they do not fit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,8 @@ typedef struct Row {
 	Node *count;           /* of rows */
 	Node *lane;            /* the thread's place in its row */
 	Node *inside;          /* is there such a row? NULL: surely */
-	int neighbours[2];     /* reads by the direction of their neighbours: along the row, across rows */
+	/* reads by the direction of their neighbours: along the row, across rows */
+	int neighbours[2];
 	Kept kept[MAX_KEPT];
 	int nkept;
 	Map elsewhere;         /* members that are read otherwise than by own elements */
@@ -58,7 +59,7 @@ typedef struct Walk {
 	int64_t steps;                 /* 0: not known */
 } Walk;
 
-/* ---- what is read --------------------------------------------------------------------------------- */
+/* ---- what is read ---------------------------------------------------------------------------- */
 
 static Loop
 loop_of(int n, Node *const *axes)
@@ -171,8 +172,10 @@ stays(Node **list, int n, const Node *red, const Loop *inner)
 		if (contains(red, inner->axes[i]))
 			return true;
 	for (i = 0; i < n; i++)
-		if ((list[i]->code == O_SELECT && (contains(list[i]->in[1], red) || contains(list[i]->in[2], red)))
-		 || ((list[i]->code == O_ITER || list[i]->code == O_REDUCE) && list[i] != red && contains(list[i], red)))
+		if ((list[i]->code == O_SELECT
+		 && (contains(list[i]->in[1], red) || contains(list[i]->in[2], red)))
+		 || ((list[i]->code == O_ITER || list[i]->code == O_REDUCE) && list[i] != red
+		 && contains(list[i], red)))
 			return true;
 	return false;
 }
@@ -214,7 +217,7 @@ each_loop(Row *q, void (*fn)(Row *, const Loop *, Node *))
 	}
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------ */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static void
 check_lanes(Row *q, const Loop *l, Node *e)
@@ -233,8 +236,11 @@ check_lanes(Row *q, const Loop *l, Node *e)
 		if (list[i]->code != O_READ || !contains(list[i], last) || member_of(q->g, list[i]->in[0]))
 			continue;
 		c = elem_stride(q->kb, list[i], last);
-		if (dtypes[storage_type(dtype_of(list[i]->in[0]))].bits < 16 || is_packed(q->kb->s, list[i]->in[0])
-		 || !c || (!is_intv(c, 0) && !in_vectors(q->m, kb_address(q->kb, list[i]->in[0], list[i]->in + 1), last, q->lanes)))
+		if (dtypes[storage_type(dtype_of(list[i]->in[0]))].bits < 16
+		 || is_packed(q->kb->s, list[i]->in[0]) || !c
+		 || (!is_intv(c, 0)
+		 && !in_vectors(q->m, kb_address(q->kb, list[i]->in[0], list[i]->in + 1), last,
+					q->lanes)))
 			q->lanes = 1;
 	}
 	free(list);
@@ -263,7 +269,8 @@ longest(Row *q)
 	for (k = 0; k < q->g->n; k++) {
 		Vec reds = folded(q, &q->member[k]);
 		for (i = 0; i <= reds.n; i++) {
-			Loop l = i < reds.n ? loop_of(((Node *)reds.at[i])->nin - 1, ((Node *)reds.at[i])->in) : q->member[k].loop;
+			Loop l = i < reds.n ? loop_of(((Node *)reds.at[i])->nin - 1, ((Node *)reds.at[i])->in)
+				: q->member[k].loop;
 			len = const_or(extent_of(q, &l), 1024);
 			n = len > n ? len : n;
 		}
@@ -295,7 +302,8 @@ steps_of(Row *q, const Loop *l)
 	return (n + q->width * q->lanes - 1) / (q->width * q->lanes);
 }
 
-/* Reads that neighbouring threads share out well if they have neighbours of a row, and of neighbouring rows. */
+/* Reads that neighbouring threads share out well if they have neighbours of a row, and of
+ * neighbouring rows. */
 static void
 count_directions(Row *q, const Loop *l, Node *e)
 {
@@ -333,10 +341,11 @@ choose_kept(Row *q)
 		member = member_of(q->g, p->tensor);
 		words = steps_of(q, &p->loop) * q->lanes * (size > 4 ? size / 4 : 1);
 		p->buffer = NULL;
-		if ((member || p->uses > 1) && words > 0 && words <= left && !(member && map_get(&q->elsewhere, p->tensor))) {
+		if ((member || p->uses > 1) && words > 0 && words <= left
+		 && !(member && map_get(&q->elsewhere, p->tensor))) {
 			left -= words;
-			p->buffer = l_buffer(q->m, member ? "own" : "x", storage_type(dtype_of(p->tensor)), SP_REG, 2,
-				(Node *[]){x_idx(q->m, steps_of(q, &p->loop)), x_idx(q->m, q->lanes)});
+			p->buffer = l_buffer(q->m, member ? "own" : "x", storage_type(dtype_of(p->tensor)),
+				SP_REG, 2, (Node *[]){x_idx(q->m, steps_of(q, &p->loop)), x_idx(q->m, q->lanes)});
 		}
 		all &= p->buffer || !member;
 	}
@@ -386,7 +395,7 @@ choose_across(Row *q)
 	return true;
 }
 
-/* ---- loops -------------------------------------------------------------------------------------------- */
+/* ---- loops ----------------------------------------------------------------------------------- */
 
 static void
 begin(Row *q, Walk *p, const Loop *l)
@@ -395,7 +404,8 @@ begin(Row *q, Walk *p, const Loop *l)
 	Node *n = extent_of(q, l), *unit;
 
 	*p = (Walk){.in = region_new(m, NULL), .body = region_new(m, NULL), .steps = steps_of(q, l)};
-	p->step = p->steps == 1 ? x_idx(m, 0) : x_axis(m, x_ceildiv(m, n, x_idx(m, q->width * q->lanes)));
+	p->step = p->steps == 1 ? x_idx(m, 0)
+		: x_axis(m, x_ceildiv(m, n, x_idx(m, q->width * q->lanes)));
 	p->v = q->lanes > 1 ? x_axis(m, x_idx(m, q->lanes)) : x_idx(m, 0);
 	unit = x_add(m, x_muli(m, p->step, q->width), q->lane);
 	if (q->lanes == 1 && l->n > 1)
@@ -432,7 +442,8 @@ end(Row *q, Walk *p, bool stores)
 	if (p->steps == 1)
 		append(m, q->f.thread, p->in);
 	else
-		l_for(m, q->f.thread, p->steps && p->steps <= REGISTERS ? F_UNROLL : F_SERIAL, p->step, p->in);
+		l_for(m, q->f.thread, p->steps && p->steps <= REGISTERS ? F_UNROLL : F_SERIAL, p->step,
+			p->in);
 	map_free(&p->at);
 }
 
@@ -452,7 +463,8 @@ own_values(Row *q, Walk *p, const Loop *l, Node *e)
 		if (r->code != O_READ || !reads_own(r, l, &np) || !(k = find_kept(q, r, np)) || !k->buffer)
 			continue;
 		if (!k->ready && !member_of(q->g, k->tensor))
-			l_store(m, p->body, k->buffer, 2, at, legalize(m, to_storage(m, kb_emit(q->kb, p->body, subst(m, r, &p->at, false)))));
+			l_store(m, p->body, k->buffer, 2, at,
+				legalize(m, to_storage(m, kb_emit(q->kb, p->body, subst(m, r, &p->at, false)))));
 		k->ready = true;
 		map_put(&map, r, from_storage(m, dtype_of(k->tensor), l_load(m, k->buffer, 2, at)));
 	}
@@ -464,17 +476,19 @@ own_values(Row *q, Walk *p, const Loop *l, Node *e)
 	return e;
 }
 
-/* ---- members ---------------------------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 /* A reduction's share of each thread, combined over the threads of a row that lie `rows` apart. */
 static Node *
 fold_across(Row *q, Comb c, Node *acc)
 {
 	Module *m = q->m;
-	Node *zero = x_idx(m, 0), *row = x_mod(m, q->f.tid, x_idx(m, q->rows)), *j = x_axis(m, x_idx(m, q->width)), *parts, *sum;
+	Node *zero = x_idx(m, 0), *row = x_mod(m, q->f.tid, x_idx(m, q->rows)),
+		*j = x_axis(m, x_idx(m, q->width)), *parts, *sum;
 	Region *in = region_new(m, NULL);
 
-	parts = gpu_shared(q->kb, &q->f, "parts", acc->type->dtype, 2, (Node *[]){x_idx(m, q->width), x_idx(m, q->rows)});
+	parts = gpu_shared(q->kb, &q->f, "parts", acc->type->dtype, 2,
+		(Node *[]){x_idx(m, q->width), x_idx(m, q->rows)});
 	l_store(m, q->f.thread, parts, 2, (Node *[]){q->lane, row}, l_load(m, acc, 1, &zero));
 	l_barrier(m, q->f.thread);
 	l_store(m, q->f.thread, acc, 1, &zero, x_comb_identity(m, c, acc->type->dtype));
@@ -492,7 +506,8 @@ fold_reduction(Row *q, Node *red)
 	Loop l = loop_of(red->nin - 1, red->in);
 	DType d = dt_small(red->type->dtype) ? DT_F32 : storage_type(red->type->dtype);
 	Comb c = (Comb)red->n;
-	Node *acc, *e = red->in[red->nin - 1], *v, *idx[2], *sum, *ext[2] = {x_idx(m, q->lanes), x_idx(m, q->width)};
+	Node *acc, *e = red->in[red->nin - 1], *v, *idx[2], *sum,
+		*ext[2] = {x_idx(m, q->lanes), x_idx(m, q->width)};
 	int i, vec = q->lanes > 1;
 	Region *r = region_new(m, NULL);
 	Walk p;
@@ -502,7 +517,8 @@ fold_reduction(Row *q, Node *red)
 			e = subst1(m, e, red->in[i], x_idx(m, 0));
 	if (q->across)
 		ext[1] = x_idx(m, 1);
-	acc = l_alloc(m, q->across ? q->f.thread : q->f.block, l_buffer(m, "part", d, SP_REG, 1 + vec, ext + !vec));
+	acc = l_alloc(m, q->across ? q->f.thread : q->f.block,
+		l_buffer(m, "part", d, SP_REG, 1 + vec, ext + !vec));
 	idx[0] = vec ? x_axis(m, ext[0]) : q->across ? x_idx(m, 0) : q->lane;
 	idx[1] = q->lane;
 	l_store(m, vec ? r : q->f.thread, acc, 1 + vec, idx, x_comb_identity(m, c, d));
@@ -546,15 +562,16 @@ scalar_member(Row *q, Member *mb, Node *body)
 static Local *
 shared_row(Row *q, Member *mb)
 {
-	int64_t size = sat_mul(const_or(extent_of(q, &mb->loop), INT64_MAX), dtypes[storage_type(dtype_of(mb->t))].bits / 8);
+	int64_t size = sat_mul(const_or(extent_of(q, &mb->loop), INT64_MAX),
+		dtypes[storage_type(dtype_of(mb->t))].bits / 8);
 	Local *l;
 
 	if (q->rows > 1 || q->kb->k->shared + size > SHARED_MAX || size == INT64_MAX)
 		return NULL;
 	l = NEW(q->m, Local);
 	l->skip = q->g->nouter;
-	l->buffer = gpu_shared(q->kb, &q->f, "row", storage_type(dtype_of(mb->t)), rank_of(mb->t) - l->skip,
-		mb->t->type->dims + l->skip);
+	l->buffer = gpu_shared(q->kb, &q->f, "row", storage_type(dtype_of(mb->t)),
+		rank_of(mb->t) - l->skip, mb->t->type->dims + l->skip);
 	return l;
 }
 
@@ -590,7 +607,8 @@ row_of_member(Row *q, Member *mb, Node *body)
 	if (k)
 		l_store(m, p.body, k->buffer, 2, (Node *[]){p.step, p.v}, legalize(m, to_storage(m, v)));
 	if (l)
-		l_store(m, p.body, l->buffer, rank_of(mb->t) - l->skip, idx + l->skip, legalize(m, to_storage(m, v)));
+		l_store(m, p.body, l->buffer, rank_of(mb->t) - l->skip, idx + l->skip,
+			legalize(m, to_storage(m, v)));
 	if (global)
 		kb_store(q->kb, p.body, mb->t, idx, v);
 	end(q, &p, global);
@@ -618,7 +636,7 @@ emit_member(Row *q, Member *mb)
 		scalar_member(q, mb, body);
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 static void
 set_up_member(Row *q, Member *mb, Node *t, bool local)
@@ -629,7 +647,9 @@ set_up_member(Row *q, Member *mb, Node *t, bool local)
 	mb->t = t;
 	mb->local = local;
 	for (i = 0; i < rank_of(t); i++) {
-		mb->idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(q->m, 0) : i < q->g->nouter ? q->outer[i] : t->in[i];
+		mb->idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(q->m, 0)
+			: i < q->g->nouter ? q->outer[i]
+			: t->in[i];
 		first = i < q->g->nouter ? i + 1 : first;
 		if (mb->idx[i] != t->in[i])
 			map_put(&map, t->in[i], mb->idx[i]);
@@ -644,11 +664,13 @@ static void
 bind_outer(Row *q)
 {
 	Module *m = q->m;
-	Node *row = q->f.bid, *rest, *n = x_idx(m, q->across ? q->rows : q->width), *slow = x_fdiv(m, q->f.tid, n), *fast = x_mod(m, q->f.tid, n);
+	Node *row = q->f.bid, *rest, *n = x_idx(m, q->across ? q->rows : q->width),
+		*slow = x_fdiv(m, q->f.tid, n), *fast = x_mod(m, q->f.tid, n);
 	int i;
 
 	if (q->rows > 1) {
-		row = l_let(m, q->f.thread, x_add(m, x_muli(m, q->f.bid, q->rows), q->across ? fast : slow));
+		row = l_let(m, q->f.thread,
+			x_add(m, x_muli(m, q->f.bid, q->rows), q->across ? fast : slow));
 		q->inside = x_lt(m, row, q->count);
 		q->inside = is_intv(q->inside, 1) ? NULL : q->inside;
 		row = q->inside ? l_let(m, q->f.thread, x_min(m, row, x_addi(m, q->count, -1))) : row;
@@ -656,7 +678,8 @@ bind_outer(Row *q)
 	} else
 		q->lane = q->f.tid;
 	for (i = q->g->nouter, rest = row; i-- > 0;) {
-		Node *axis = q->outer[i], *ext = axis->in[0], *d = l_let(m, q->f.thread, i ? x_mod(m, rest, ext) : rest);
+		Node *axis = q->outer[i], *ext = axis->in[0],
+			*d = l_let(m, q->f.thread, i ? x_mod(m, rest, ext) : rest);
 		int k, j;
 		for (k = 0; k < q->g->n; k++) {
 			Member *mb = &q->member[k];
@@ -701,6 +724,7 @@ rows_gpu(Sched *s, Group *g)
 		emit_member(&q, &q.member[k]);
 	kb.k->flops = q.width * q.rows * 16.0;
 	map_free(&q.elsewhere);
-	return gpu_close(&kb, &q.f, arena_printf(m->arena, "class=row, threads=%d, rows=%d%s, lanes=%d, members=%d", q.width,
-		q.rows, q.across ? " across" : "", q.lanes, g->n));
+	return gpu_close(&kb, &q.f,
+		arena_printf(m->arena, "class=row, threads=%d, rows=%d%s, lanes=%d, members=%d", q.width,
+			q.rows, q.across ? " across" : "", q.lanes, g->n));
 }

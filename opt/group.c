@@ -13,7 +13,9 @@
 #include <string.h>
 #include "sched.h"
 
-enum { MAX_INNER = 1 << 16, MIN_OUTER = 2, MAX_MEMBERS = 24 };
+/* A kernel's limits: elements of a member at one outer index; those where fewer than MIN_OUTER
+ * indices run side by side; members. */
+enum { MAX_INNER = 1 << 16, MAX_ALONE = 4096, MIN_OUTER = 2, MAX_MEMBERS = 24 };
 
 typedef struct Grouper {
 	Sched *s;
@@ -59,8 +61,8 @@ stands_alone(const Sched *s, Node *t)
 		|| (!s->gpu && (is_padding(s->m, t, NULL) || is_sorting(s->m, t)));
 }
 
-/* Elements at one index of the outer axes; those of unknown extent count for nothing on a CPU, for some on
- * a GPU, where one block computes them all. */
+/* Elements at one index of the outer axes; those of unknown extent count for nothing on a CPU,
+ * for some on a GPU, where one block computes them all. */
 static int64_t
 size_from(const Sched *s, const Node *t, int from)
 {
@@ -191,13 +193,13 @@ around(Grouper *q, Group *g, Node *t)
 	return bad;
 }
 
+/* May t join the kernel, and over how many outer axes? */
 static bool
 fits(Grouper *q, Group *g, Node *t, int *nouter)
 {
 	int64_t outer, inner, d;
-	int i, k = g->nouter, p;
+	int i, n, k = g->nouter, p;
 	Node **list;
-	int n;
 
 	if (map_get(&q->s->home, t) != g->home || g->n >= MAX_MEMBERS)
 		return false;
@@ -218,7 +220,7 @@ fits(Grouper *q, Group *g, Node *t, int *nouter)
 	for (i = 0; i < g->n; i++)
 		if (size_from(q->s, g->members[i], k) > inner)
 			inner = size_from(q->s, g->members[i], k);
-	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > 4096) || !threads_share(q->s, g, t, k))
+	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > MAX_ALONE) || !threads_share(q->s, g, t, k))
 		return false;
 	*nouter = k;
 	return true;
@@ -249,6 +251,7 @@ add_member(Grouper *q, Group *g, Node *t, int nouter)
 	map_put(&q->group, t, g);
 }
 
+/* Puts t into the kernel with which it shares most outer axes, or into one of its own. */
 static void
 place(Grouper *q, Node *t)
 {
@@ -279,7 +282,7 @@ place(Grouper *q, Node *t)
 	add_member(q, best, t, bestk);
 }
 
-/* ---- what the attributes say ------------------------------------------------------------------ */
+/* ---- what the attributes say ----------------------------------------------------------------- */
 
 static int64_t
 stated(const Node *t, const char *name, int64_t otherwise)
@@ -289,7 +292,8 @@ stated(const Node *t, const char *name, int64_t otherwise)
 	return a && a->kind == A_INT ? a->i : otherwise;
 }
 
-/* Do all members run over the same outer axes, each reading the others' elements of its own only? */
+/* Do all members run over the same outer axes, each reading the others' elements of its own
+ * only? */
 static bool
 consistent(const Group *g)
 {
@@ -331,12 +335,13 @@ join_stated(Grouper *q, Node *t)
 	}
 	if (kernel >= 0 && i < q->groups.n)
 		diag_error(q->s->m->diag, X_INVALID, t->loc,
-			"kernel %lld: a member differs in outer axes or region, or there are over %d", (long long)kernel, MAX_MEMBERS);
+			"kernel %lld: a member differs in outer axes or region, or there are over %d",
+			(long long)kernel, MAX_MEMBERS);
 	g = new_group(q, t);
 	g->nouter = kernel >= 0 && outer >= 0 && outer <= rank_of(t) ? (int)outer : rank_of(t);
 }
 
-/* ---- order -------------------------------------------------------------------------------------- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static void
 note_outside(Grouper *q, const Node *t, Node *user)
@@ -345,7 +350,8 @@ note_outside(Grouper *q, const Node *t, Node *user)
 		map_put(&q->outside, t, user);
 }
 
-/* What a tensor's scalars read from other kernels, or where not the element at its own axes is meant. */
+/* What a tensor's scalars read from other kernels, or where not the element at its own axes is
+ * meant. */
 static void
 note_reads(Grouper *q, Node *t)
 {
@@ -358,7 +364,8 @@ note_reads(Grouper *q, Node *t)
 			continue;
 		list = topo_scalar(t->in[k], &n);
 		for (i = 0; i < n; i++)
-			if (list[i]->code == O_READ && (map_get(&q->group, list[i]->in[0]) != g || k + 1 < t->nin))
+			if (list[i]->code == O_READ
+			 && (map_get(&q->group, list[i]->in[0]) != g || k + 1 < t->nin))
 				note_outside(q, list[i]->in[0], t);
 		free(list);
 	}
@@ -440,7 +447,8 @@ sort_groups(Grouper *q)
 		}
 	}
 	if (out.n < q->groups.n)
-		diag_error(q->s->m->diag, X_INVALID, NULL, "%d kernels wait for each other", q->groups.n - out.n);
+		diag_error(q->s->m->diag, X_INVALID, NULL, "%d kernels wait for each other",
+			q->groups.n - out.n);
 	q->groups = out;
 	map_free(&done);
 }
@@ -503,7 +511,8 @@ groups_of(Sched *s)
 	for (i = 0; i < q.groups.n; i++) {
 		g = q.groups.at[i];
 		if (g->n > 1 && !consistent(g))
-			diag_error(s->m->diag, X_INVALID, g->loc, "kernel %lld: its members do not share %d outer axes",
+			diag_error(s->m->diag, X_INVALID, g->loc,
+				"kernel %lld: its members do not share %d outer axes",
 				(long long)stated(g->members[0], "kernel", -1), g->nouter);
 	}
 	find_users(&q);
@@ -529,10 +538,12 @@ state(Module *m, Map *attrs, Node *t, const char *name, int64_t v)
 {
 	const Attr *had = map_get(attrs, t);
 
-	map_put(attrs, t, (void *)attrs_add(m, had ? had : t->attrs, (Attr){.name = name, .kind = A_INT, .i = v}));
+	map_put(attrs, t,
+		(void *)attrs_add(m, had ? had : t->attrs, (Attr){.name = name, .kind = A_INT, .i = v}));
 }
 
-/* Needs the tensor level with its sizes named; leaves attributes on the members of larger kernels. */
+/* Needs the tensor level with its sizes named; leaves attributes on the members of larger
+ * kernels. */
 bool
 pass_group(Module *m)
 {

@@ -11,6 +11,7 @@ enum { MIN_REPEATS = 4 };
 
 typedef struct Hoist { Node *t; Map bound, guarded; } Hoist;
 
+/* Maps every part of root to it. */
 static void
 mark(Map *map, Node *root)
 {

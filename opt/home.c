@@ -75,7 +75,8 @@ own_params(Homes *h, const Node *n, int k)
 			deps_of(h, p)[x->index / 64] |= 1ull << x->index % 64;
 		init = n->code == O_LOOP && i > 0 ? n->in[1 + i] : NULL;
 		for (d = 0; init && p->type->kind == T_TENSOR && d < rank_of(p); d++)
-			if (dim_of(p, d)->code == O_SYM && dim_of(p, d) != dim_of(init, d) && map_get(&h->pos, dim_of(p, d)))
+			if (dim_of(p, d)->code == O_SYM && dim_of(p, d) != dim_of(init, d)
+				&& map_get(&h->pos, dim_of(p, d)))
 				deps_of(h, dim_of(p, d))[x->index / 64] |= 1ull << x->index % 64;
 	}
 }
@@ -145,7 +146,8 @@ assign(Homes *h, Region *main, Map *home)
 				for (q = 0; q < h->info[k].r->nparams; q++)
 					if (h->info[k].r->params[q] == n)
 						r = h->info[k].r;
-		for (x = region_info(h, r); n->code != O_PARAM && x->loop && x->parent && !depends(h, n, x);)
+		x = region_info(h, r);
+		while (n->code != O_PARAM && x->loop && x->parent && !depends(h, n, x))
 			x = region_info(h, r = x->parent);
 		map_put(home, n, r);
 		for (k = 0; k < n->nin; k++)

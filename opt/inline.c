@@ -27,7 +27,7 @@ typedef struct Info { Use *uses; int nuses; bool kept, inlined, has_loop; const 
 
 typedef struct Inliner { Module *m; Map info, home; } Inliner;
 
-/* ---- costs ------------------------------------------------------------------------------------ */
+/* ---- costs ----------------------------------------------------------------------------------- */
 
 static double
 op_cost(const Node *n)
@@ -72,13 +72,14 @@ is_movement(Node *body)
 
 	list = topo_scalar(body, &n);
 	for (i = 0; i < n && ok; i++)
-		ok = list[i]->code == O_READ || list[i]->code == O_NUM || list[i]->code == O_SELECT || list[i]->code == O_SYM
-			|| list[i]->code == O_AXIS || list[i]->type->dtype == DT_INDEX || list[i]->type->dtype == DT_BOOL;
+		ok = list[i]->code == O_READ || list[i]->code == O_NUM || list[i]->code == O_SELECT
+			|| list[i]->code == O_SYM || list[i]->code == O_AXIS || list[i]->type->dtype == DT_INDEX
+			|| list[i]->type->dtype == DT_BOOL;
 	free(list);
 	return ok;
 }
 
-/* ---- how reads read ----------------------------------------------------------------------------- */
+/* ---- how reads read -------------------------------------------------------------------------- */
 
 /* Scope of a node of the user's body: its tensor axes and the axes of enclosing reductions. */
 typedef struct Scope { Map red; Map guard; Map under; } Scope;
@@ -94,7 +95,8 @@ axis_in(Node *const *axes, int n, const Node *a)
 	return false;
 }
 
-/* Are the indices distinct scope axes (plus constants), covering every scope axis that has extent? */
+/* Are the indices distinct scope axes (plus constants), covering every scope axis that has
+ * extent? */
 static bool
 reads_once(Node *read, Node *const *scope, int nscope)
 {
@@ -109,7 +111,7 @@ reads_once(Node *read, Node *const *scope, int nscope)
 		for (k = 0; k < nscope; k++)
 			if (e == scope[k])
 				break;
-		if (k == nscope) {               /* an offset or a reversal is fine, if only one axis moves */
+		if (k == nscope) {   /* an offset or a reversal is fine, if only one axis moves */
 			if (e->code != O_ADD && e->code != O_SUB)
 				return false;
 			for (k = 0, c = NULL; k < nscope; k++)
@@ -184,9 +186,11 @@ collect(Inliner *f, Node *user, Node *body, Node *const *axes, int naxes, bool a
 			scope[ns] = axes[ns];
 		u = NEW(f->m, Use);
 		for (k = i + 1; k < n; k++)          /* reductions that enclose it come later */
-			if ((list[k]->code == O_REDUCE || list[k]->code == O_ITER) && contains(list[k], list[i])) {
+			if ((list[k]->code == O_REDUCE || list[k]->code == O_ITER)
+			 && contains(list[k], list[i])) {
 				u->reduced = true;
-				for (j = 0; list[k]->code == O_REDUCE && j + 1 < list[k]->nin && ns < MAX_RANK * 4; j++)
+				for (j = 0; list[k]->code == O_REDUCE && j + 1 < list[k]->nin
+				 && ns < MAX_RANK * 4; j++)
 					scope[ns++] = list[k]->in[j];
 			}
 		u->read = list[i];
@@ -235,7 +239,7 @@ keep_sizes(Inliner *f, Node *e)
 	free(list);
 }
 
-/* ---- deciding -------------------------------------------------------------------------------------- */
+/* ---- deciding -------------------------------------------------------------------------------- */
 
 /* Is it the same for all elements, as sizes are? */
 static bool
@@ -252,7 +256,8 @@ is_uniform(Node *e)
 	return yes;
 }
 
-/* Does the producer's body, read as this use does, keep affine addresses? A GPU takes a guard along. */
+/* Does the producer's body, read as this use does, keep affine addresses? A GPU takes a guard
+ * along. */
 static bool
 stays_affine(Module *m, Node *p, Use *u)
 {
@@ -268,7 +273,8 @@ stays_affine(Module *m, Node *p, Use *u)
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n && ok; i++)
 		ok = ((list[i]->code != O_FLOORDIV && list[i]->code != O_MOD) || is_uniform(list[i]))
-			&& (list[i]->code != O_SELECT || (list[i] == e && e->in[2]->code == O_NUM && machine_gpu(m->machine)));
+			&& (list[i]->code != O_SELECT
+				|| (list[i] == e && e->in[2]->code == O_NUM && machine_gpu(m->machine)));
 	free(list);
 	return ok;
 }
@@ -281,9 +287,9 @@ pads_windows(Module *m, Node *p, const Use *u)
 }
 
 /*
- * Does a CPU's loop over windows want its padding in memory? Then it needs no guard, and the padding costs
- * nothing where the kernel that computes what is padded writes it around its result (layout.c). Kernels of a
- * GPU guard their reads.
+ * Does a CPU's loop over windows want its padding in memory? Then it needs no guard, and the
+ * padding costs nothing where the kernel that computes what is padded writes it around its result
+ * (layout.c). Kernels of a GPU guard their reads.
  */
 static bool
 wants_padding(Module *m, Node *p, const Use *u)
@@ -291,7 +297,8 @@ wants_padding(Module *m, Node *p, const Use *u)
 	return !machine_gpu(m->machine) && pads_windows(m, p, u);
 }
 
-/* Is the read that of such a padding? Nothing more is written into it: it stays free, or can be free. */
+/* Is the read that of such a padding? Nothing more is written into it: it stays free, or can be
+ * free. */
 static bool
 fills_padding(Inliner *f, const Use *u)
 {
@@ -312,7 +319,8 @@ feeds_product(Module *m, Use *u)
 	return u->user->code != O_TENSOR || holds_product(m->machine, u->user, u->read);
 }
 
-/* Arithmetic on constants alone, of no more elements than those: folding computes it once and for all. */
+/* Arithmetic on constants alone, of no more elements than those: folding computes it once and
+ * for all. */
 static bool
 is_folded(const Node *p)
 {
@@ -352,9 +360,9 @@ decide(Inliner *f, Node *old, Node *p)
 			return false;
 	if (body->size > MAX_BODY && x->nuses > 1)
 		return false;
-	if (loop) {                              /* one loop an epilogue: two products would share no schedule */
-		if (x->nuses != 1 || !once || x->uses->guarded || x->uses->reduced || x->uses->user->code != O_TENSOR
-		 || info_of(f, x->uses->user)->has_loop)
+	if (loop) {   /* one loop an epilogue: two products would share no schedule */
+		if (x->nuses != 1 || !once || x->uses->guarded || x->uses->reduced
+		 || x->uses->user->code != O_TENSOR || info_of(f, x->uses->user)->has_loop)
 			return false;
 		body_cost(x->uses->user->in[x->uses->user->nin - 1], &loop);
 		if (loop)
@@ -441,7 +449,8 @@ inline_once(Module *m)
 			keep_sizes(&f, list[i]->def);
 		for (k = 0; k < list[i]->nregions; k++)
 			for (int j = 0; j < list[i]->regions[k]->nresults; j++)
-				if (list[i]->regions[k]->results[j] && list[i]->regions[k]->results[j]->type->kind == T_TENSOR)
+				if (list[i]->regions[k]->results[j]
+				 && list[i]->regions[k]->results[j]->type->kind == T_TENSOR)
 					info_of(&f, list[i]->regions[k]->results[j])->kept = true;
 	}
 	free(list);

@@ -8,9 +8,10 @@
  * together, and so do a tensor and its padding, which become one memory. Inputs, outputs and what
  * regions pass are row-major. A constant follows its reader.
  *
- * pass_layout writes what it decides on tensors and constants: attribute `order` lists the dimensions,
- * the contiguous one last, and `block` cuts that one of a constant into blocks (sched.h, Storage).
- * Without them a value is row-major. `halo` and `part` are halo.c's. What is written already stays.
+ * pass_layout writes what it decides on tensors and constants: attribute `order` lists the
+ * dimensions, the contiguous one last, and `block` cuts that one of a constant into blocks
+ * (sched.h, Storage). Without them a value is row-major. `halo` and `part` are halo.c's. What is
+ * written already stays.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +136,8 @@ elements(const Node *t)
 }
 
 /*
- * A GPU's product brings and stores tiles along any axis, so its result lies along an axis of either
- * factor, as readers ask.
+ * A GPU's product brings and stores tiles along any axis, so its result lies along an axis of
+ * either factor, as readers ask.
  */
 static void
 contraction_votes(Layout *l, Group *g)
@@ -320,8 +321,8 @@ reduces_over(const Node *red, const Node *axis)
 	return false;
 }
 
-/* The axis that moves along the contiguous dimension of what the body reads, beside constants: that of the
- * result if it does, or one that is summed over. */
+/* The axis that moves along the contiguous dimension of what the body reads, beside constants:
+ * that of the result if it does, or one that is summed over. */
 static Node *
 lanes_axis(Layout *l, Node **list, int n, Node *result)
 {
@@ -330,7 +331,8 @@ lanes_axis(Layout *l, Node **list, int n, Node *result)
 	int i, k;
 
 	for (i = 0; i < n; i++) {
-		if (list[i]->code != O_READ || rank_of(list[i]->in[0]) == 0 || definition(list[i]->in[0])->code == O_CONST)
+		if (list[i]->code != O_READ || rank_of(list[i]->in[0]) == 0
+		 || definition(list[i]->in[0])->code == O_CONST)
 			continue;
 		st = storage_of(l->s, list[i]->in[0]);
 		last = list[i]->in[1 + st->order[rank_of(list[i]->in[0]) - 1]];
@@ -372,7 +374,8 @@ follow_reader(Layout *l, Group *g)
 	free(list);
 }
 
-/* Tries the orders of p's dims but the last, from position k on, until t's copy of p is p's memory. */
+/* Tries the orders of p's dims but the last, from position k on, until t's copy of p is p's
+ * memory. */
 static bool
 permute(Sched *s, Node *t, Storage *p, int *order, int k)
 {
@@ -394,7 +397,8 @@ permute(Sched *s, Node *t, Storage *p, int *order, int k)
 	return false;
 }
 
-/* A copy that only reorders (heads back into one axis) vanishes if its operand is stored in its order. */
+/* A copy that only reorders (heads back into one axis) vanishes if its operand is stored in its
+ * order. */
 static void
 store_as_copied(Layout *l, Group *g)
 {
@@ -402,8 +406,8 @@ store_as_copied(Layout *l, Group *g)
 	int order[MAX_RANK], saved[MAX_RANK];
 	Storage *st;
 
-	if (g->n > 1 || body->code != O_READ || (p = body->in[0])->code != O_TENSOR || find(voter(l, p))->fixed
-	 || rank_of(p) < 3 || rank_of(p) > 5)
+	if (g->n > 1 || body->code != O_READ || (p = body->in[0])->code != O_TENSOR
+	 || find(voter(l, p))->fixed || rank_of(p) < 3 || rank_of(p) > 5)
 		return;
 	st = storage_of(l->s, p);
 	if (st->block || st->count != storage_of(l->s, t)->count)
@@ -430,7 +434,8 @@ rows_lie_apart(Layout *l, const Group *g)
 	return true;
 }
 
-/* Groups whose rows do not lie apart become kernels of a member each, which walk memory in its order. */
+/* Groups whose rows do not lie apart become kernels of a member each, which walk memory in its
+ * order. */
 static Vec
 split_groups(Layout *l, Vec groups)
 {
@@ -458,8 +463,8 @@ split_groups(Layout *l, Vec groups)
 }
 
 /*
- * What is padded is stored with the padding around it, so that no kernel copies it. Not on a GPU, whose
- * kernels guard their reads as they stage them.
+ * What is padded is stored with the padding around it, so that no kernel copies it. Not on a GPU,
+ * whose kernels guard their reads as they stage them.
  */
 static void
 make_halos(Layout *l, Vec groups)
@@ -472,7 +477,8 @@ make_halos(Layout *l, Vec groups)
 		for (i = 0; i < groups.n; i++) {
 			g = groups.at[i];
 			p = g->members[0];
-			if (g->n > 1 || find(voter(l, p))->fixed || !(t = padded_by(l->s->m, p)) || find(voter(l, t))->fixed)
+			if (g->n > 1 || find(voter(l, p))->fixed || !(t = padded_by(l->s->m, p))
+			 || find(voter(l, t))->fixed)
 				continue;
 			(k ? halo_share : halo_widen)(l->s, p);
 		}
@@ -544,8 +550,10 @@ check_layouts(Sched *s)
 	fix_borders(&l);
 	for (i = 0; i < l.all.n; i++) {
 		Voter *v = l.all.at[i];
-		if (v->fixed && v->t->code != O_CONST && (attr_find(v->t->attrs, "order") || attr_find(v->t->attrs, "halo")))
-			diag_error(s->m->diag, X_INVALID, v->t->loc, "what leaves the kernels must be row-major, without a halo");
+		if (v->fixed && v->t->code != O_CONST
+		 && (attr_find(v->t->attrs, "order") || attr_find(v->t->attrs, "halo")))
+			diag_error(s->m->diag, X_INVALID, v->t->loc,
+				"what leaves the kernels must be row-major, without a halo");
 		if (attr_find(v->t->attrs, "part"))
 			halo_check(s, v->t);
 	}
@@ -590,11 +598,13 @@ described(Sched *s, const Storage *st)
 		halo[2 * i] = const_or(st->before[i], 0);
 		halo[2 * i + 1] = const_or(st->after[i], 0);
 	}
-	return st->halo ? attrs_add(m, a, (Attr){.name = "halo", .kind = A_INTS, .n = 2 * rank_of(t), .is = halo}) : a;
+	return st->halo
+		? attrs_add(m, a, (Attr){.name = "halo", .kind = A_INTS, .n = 2 * rank_of(t), .is = halo})
+		: a;
 }
 
-/* Needs the tensor level with its sizes named; leaves attributes on what is not row-major, and dissolves
- * kernels whose rows do not lie apart. */
+/* Needs the tensor level with its sizes named; leaves attributes on what is not row-major, and
+ * dissolves kernels whose rows do not lie apart. */
 bool
 pass_layout(Module *m)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 #include "sched.h"
 
-/* ---- sizes and axes ---------------------------------------------------------------------------- */
+/* ---- sizes and axes -------------------------------------------------------------------------- */
 
 int64_t
 const_or(const Node *e, int64_t other)
@@ -55,7 +55,7 @@ sched_close(Sched *s)
 	map_free(&s->alone);
 }
 
-/* ---- storage ---------------------------------------------------------------------------------- */
+/* ---- storage --------------------------------------------------------------------------------- */
 
 static Node *
 stored_extent(Sched *s, const Storage *st, int d)
@@ -84,7 +84,8 @@ storage_set_order(Sched *s, Storage *st, const int *order)
 	}
 	st->panel = n;
 	if (st->block)
-		n = x_mul(s->m, n, x_ceildiv(s->m, dim_of(st->tensor, order[rank - 1]), x_idx(s->m, st->block)));
+		n = x_mul(s->m, n,
+			x_ceildiv(s->m, dim_of(st->tensor, order[rank - 1]), x_idx(s->m, st->block)));
 	st->count = n;
 }
 
@@ -107,7 +108,8 @@ stated_order(Sched *s, const Node *t, int *order)
 		order[i] = (int)a->is[i];
 	}
 	if (i < rank || a->kind != A_INTS || a->n != rank)
-		diag_error(s->m->diag, X_INVALID, t->loc, "'order' must list the %d dimensions once each", rank);
+		diag_error(s->m->diag, X_INVALID, t->loc, "'order' must list the %d dimensions once each",
+			rank);
 }
 
 static int
@@ -115,8 +117,10 @@ stated_block(Sched *s, const Node *t)
 {
 	const Attr *a = attr_find(t->attrs, "block");
 
-	if (a && (a->kind != A_INT || a->i <= 0 || a->i > 4096 || t->code != O_CONST || rank_of(t) == 0)) {
-		diag_error(s->m->diag, X_INVALID, t->loc, "only the last dimension of a constant is stored in blocks, of 1 to 4096");
+	if (a && (a->kind != A_INT || a->i <= 0 || a->i > 4096 || t->code != O_CONST
+	 || rank_of(t) == 0)) {
+		diag_error(s->m->diag, X_INVALID, t->loc,
+			"only the last dimension of a constant is stored in blocks, of 1 to 4096");
 		return 0;
 	}
 	return a ? (int)a->i : 0;
@@ -191,7 +195,8 @@ kb_address(KB *kb, Node *t, Node *const *idx)
 			e = x_add(kb->m, e, st->before[i]);
 		if (st->block && i == st->order[rank_of(t) - 1]) {
 			b = x_idx(kb->m, st->block);
-			a = x_add(kb->m, a, x_add(kb->m, x_mul(kb->m, x_fdiv(kb->m, e, b), st->panel), x_mod(kb->m, e, b)));
+			a = x_add(kb->m, a,
+				x_add(kb->m, x_mul(kb->m, x_fdiv(kb->m, e, b), st->panel), x_mod(kb->m, e, b)));
 		} else
 			a = x_add(kb->m, a, x_mul(kb->m, e, st->stride[i]));
 	}
@@ -218,7 +223,8 @@ load_packed(KB *kb, Node *t, Node *addr)
 	Module *m = kb->m;
 	DType d = dtype_of(t);
 	int bits = dtypes[d].bits;
-	Node *per = x_idx(m, 8 / bits), *at = x_fdiv(m, addr, per), *v, *half = x_int(m, DT_U8, 1 << (bits - 1));
+	Node *per = x_idx(m, 8 / bits), *at = x_fdiv(m, addr, per), *v,
+		*half = x_int(m, DT_U8, 1 << (bits - 1));
 
 	v = l_load(m, kb_buffer(kb, t, false), 1, &at);
 	v = x2(m, O_SHR, v, x_cast(m, DT_U8, x_muli(m, x_mod(m, addr, per), bits)));
@@ -247,7 +253,7 @@ load_of(KB *kb, Node *t, Node *const *idx)
 	return from_storage(kb->m, dtype_of(t), v);
 }
 
-/* ---- loops in expressions ------------------------------------------------------------------------ */
+/* ---- loops in expressions -------------------------------------------------------------------- */
 
 static bool
 is_loop(const Node *n)
@@ -270,7 +276,8 @@ independent(Node *n, Node **list, int count)
 			if (own[i]->in[k]->code == O_AXIS || own[i]->in[k]->code == O_CARRY)
 				map_put(&bound, own[i]->in[k], own[i]);
 	for (i = 0; i < count && ok; i++)
-		for (k = 0; ok && is_loop(list[i]) && k + 1 < list[i]->nin && (list[i]->code == O_REDUCE || k < 2); k++) {
+		for (k = 0; ok && is_loop(list[i]) && k + 1 < list[i]->nin
+		 && (list[i]->code == O_REDUCE || k < 2); k++) {
 			b = list[i]->in[k];
 			ok = map_get(&bound, b) || !contains(n, b);
 		}
@@ -348,7 +355,8 @@ convert(KB *kb, Node *e, Map *done)
 			continue;
 		changed = false;
 		for (k = 0; k < n->nin && k < MAX_RANK * 2 + 8; k++) {
-			in[k] = n->in[k] && n->in[k]->type->kind == T_SCALAR ? map_get(done, n->in[k]) : n->in[k];
+			in[k] = n->in[k] && n->in[k]->type->kind == T_SCALAR ? map_get(done, n->in[k])
+				: n->in[k];
 			if (!in[k])
 				in[k] = n->in[k];
 			changed |= in[k] != n->in[k];
@@ -378,7 +386,8 @@ accumulate(KB *kb, Comb c, Node *acc, Node *v)
 
 	if (v->type != acc->type)                    /* narrow values accumulate wide */
 		v = x_cast(kb->m, acc->type->dtype, v);
-	if (c == COMB_SUM && v->code == O_MUL && (v->type->dtype == DT_F32 || v->type->dtype == DT_F64)) {
+	if (c == COMB_SUM && v->code == O_MUL
+	 && (v->type->dtype == DT_F32 || v->type->dtype == DT_F64)) {
 		in[0] = v->in[0], in[1] = v->in[1], in[2] = acc;
 		return x_op(kb->m, O_MULADD, 3, in, v->type->dtype);
 	}
@@ -394,7 +403,7 @@ elem_stride(KB *kb, Node *read, Node *axis)
 	return linear_in(kb->m, a, axis, &c, &rest) ? c : NULL;
 }
 
-/* Does every read in e that moves with the axis move by one element or few distinct ones do not? */
+/* Do all reads in e that move with the axis move by one element a step? There is one, and no scan. */
 static bool
 unit_stride(KB *kb, Node *e, Node *axis)
 {
@@ -420,100 +429,124 @@ unit_stride(KB *kb, Node *e, Node *axis)
 	return unit > 0 && other == 0;
 }
 
-typedef struct RedCtx { Node *red, *axis, *acc, *lane; Node *body; bool tail; } RedCtx;
+/* A reduction in lanes: `rows` vectors of w partial results each in the tile acc. */
+typedef struct RedCtx { Node *red, *axis, *acc, *body; int w, rows; } RedCtx;
 
-/* One step of a vectorised reduction: acc[u][v] comb= body at index i */
+/* One step: acc[u][v] comb= body at index i. */
 static void
 reduce_step(KB *kb, Region *r, RedCtx *c, Node *u, Node *v, Node *i)
 {
 	Node *body = subst1(kb->m, c->body, c->axis, i), *idx[2] = {u, v}, *val;
 
+	kb->in_vector = c->w;
 	val = kb_emit(kb, r, body);
-	l_store(kb->m, r, c->acc, 2, idx, accumulate(kb, (Comb)c->red->n, l_load(kb->m, c->acc, 2, idx), val));
+	l_store(kb->m, r, c->acc, 2, idx,
+		accumulate(kb, (Comb)c->red->n, l_load(kb->m, c->acc, 2, idx), val));
+	kb->in_vector = 0;
+}
+
+/* The tile, each element the combination's identity. */
+static void
+clear_lanes(KB *kb, Region *r, RedCtx *c)
+{
+	Module *m = kb->m;
+	DType d = work_type(c->red->type->dtype);
+	Node *rows = x_idx(m, c->rows), *w = x_idx(m, c->w), *u, *v;
+	Region *ru, *rv;
+
+	c->acc = reg(kb, r, d, 2, (Node *[]){rows, w});
+	u = x_axis(m, rows), v = x_axis(m, w);
+	ru = region_new(m, NULL), rv = region_new(m, NULL);
+	l_store(m, rv, c->acc, 2, (Node *[]){u, v}, x_comb_identity(m, (Comb)c->red->n, d));
+	l_for(m, ru, F_VECTOR, v, rv);
+	l_for(m, r, F_UNROLL, u, ru);
+}
+
+/* `blocks` times all rows of full vectors. */
+static void
+reduce_blocks(KB *kb, Region *r, RedCtx *c, Node *blocks)
+{
+	Module *m = kb->m;
+	Node *j = x_axis(m, blocks), *u = x_axis(m, x_idx(m, c->rows)), *v = x_axis(m, x_idx(m, c->w));
+	Region *rj = region_new(m, NULL), *ru = region_new(m, NULL), *rv = region_new(m, NULL);
+	Node *at = x_add(m, x_muli(m, j, c->w * c->rows), x_muli(m, u, c->w));
+
+	reduce_step(kb, rv, c, u, v, x_add(m, at, v));
+	l_for(m, ru, F_VECTOR, v, rv);
+	l_for(m, rj, F_UNROLL, u, ru);
+	l_for(m, r, F_SERIAL, j, rj);
+}
+
+/* The last elements, from `first` on, in row 0: up to as many vectors as rows, the last one masked. */
+static void
+reduce_last(KB *kb, Region *r, RedCtx *c, Node *first, Node *count)
+{
+	Module *m = kb->m;
+	Node *j = x_axis(m, x_ceildiv(m, count, x_idx(m, c->w))), *v = x_axis(m, x_idx(m, c->w));
+	Region *rj = region_new(m, NULL), *rv = region_new(m, NULL), *step = region_new(m, NULL);
+	Node *off = x_add(m, x_muli(m, j, c->w), v);
+
+	reduce_step(kb, step, c, x_idx(m, 0), v, x_add(m, first, off));
+	l_when(m, rv, x_lt(m, off, count), step, NULL);
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, r, F_SERIAL, j, rj);
+}
+
+/* The rows of the tile into row 0. */
+static void
+reduce_rows(KB *kb, Region *r, RedCtx *c)
+{
+	Module *m = kb->m;
+	Node *v = x_axis(m, x_idx(m, c->w)), *idx[2] = {NULL, v}, *total = NULL, *part;
+	Region *rv = region_new(m, NULL);
+	int i;
+
+	for (i = 0; i < c->rows; i++) {
+		idx[0] = x_idx(m, i);
+		part = l_load(m, c->acc, 2, idx);
+		total = total ? x_comb(m, (Comb)c->red->n, total, part) : part;
+	}
+	idx[0] = x_idx(m, 0);
+	l_store(m, rv, c->acc, 2, idx, total);
+	l_for(m, r, F_VECTOR, v, rv);
 }
 
 /*
- * A reduction along a contiguous axis: U x W partial results in a distributed tile, elements taken
- * in turn; the tail goes through the same lanes under a mask, so the order of the sum depends on
- * the extent only.
+ * A reduction along a contiguous axis: partial results in a distributed tile, elements taken in
+ * turn; the tail goes through the same lanes under a mask, so the order of the sum depends on the
+ * extent only. Outer reduction axes run around the lanes.
  */
 static Node *
 reduce_lanes(KB *kb, Region *r, Node *red, Node *body, int w)
 {
 	Module *m = kb->m;
-	Node *axis = red->in[red->nin - 2], *n = axis->in[0], *wn = x_idx(m, w), *un, *u, *v, *j, *acc, *total, *idx[2];
-	Node *in[MAX_RANK + 1], *blocks, *last;
-	Region *rj, *ru, *rv;
-	DType d = work_type(red->type->dtype);
-	int U = 4, i;
+	RedCtx c = {.red = red, .axis = red->in[red->nin - 2], .body = body, .w = w, .rows = 4};
+	Node *n = c.axis->in[0], *axis, *blocks, *last;
+	Region *in = r, *q;
 	int64_t ext;
-	RedCtx c;
-	Comb comb = (Comb)red->n;
+	int i;
 
-	if (is_int(n, &ext) && ext < w * U)
-		U = ext < w ? 1 : (int)(ext / w);
-	un = x_idx(m, U);
-	acc = reg(kb, r, d, 2, (Node *[]){un, wn});
-	u = x_axis(m, un), v = x_axis(m, wn);
-	ru = region_new(m, NULL), rv = region_new(m, NULL);
-	l_store(m, rv, acc, 2, (Node *[]){u, v}, x_comb_identity(m, comb, d));
-	l_for(m, ru, F_VECTOR, v, rv);
-	l_for(m, r, F_UNROLL, u, ru);
-	/* outer reduction axes run around the lanes */
-	Region *outer = r;
+	if (is_int(n, &ext) && ext < w * c.rows)
+		c.rows = ext < w ? 1 : (int)(ext / w);
+	clear_lanes(kb, r, &c);
 	for (i = 0; i + 2 < red->nin; i++) {
-		Region *q = region_new(m, NULL);
-		in[i] = x_axis(m, kb_emit(kb, outer, red->in[i]->in[0]));
-		body = subst1(m, body, red->in[i], in[i]);
-		l_for(m, outer, F_SERIAL, in[i], q);
-		outer = q;
+		q = region_new(m, NULL);
+		axis = x_axis(m, kb_emit(kb, in, red->in[i]->in[0]));
+		c.body = subst1(m, c.body, red->in[i], axis);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
 	}
-	c = (RedCtx){.red = red, .axis = axis, .acc = acc, .body = body};
-	n = kb_emit(kb, outer, n);
-	blocks = x_fdiv(m, n, x_idx(m, w * U));
-	if (!is_intv(blocks, 0)) {
-		j = x_axis(m, blocks);
-		u = x_axis(m, un), v = x_axis(m, wn);
-		rj = region_new(m, NULL), ru = region_new(m, NULL), rv = region_new(m, NULL);
-		kb->in_vector = w;
-		reduce_step(kb, rv, &c, u, v, x_add(m, x_add(m, x_muli(m, j, w * U), x_muli(m, u, w)), v));
-		kb->in_vector = 0;
-		l_for(m, ru, F_VECTOR, v, rv);
-		l_for(m, rj, F_UNROLL, u, ru);
-		l_for(m, outer, F_SERIAL, j, rj);
-	}
-	last = x_sub(m, n, x_muli(m, blocks, w * U));
-	if (!is_intv(last, 0)) {                 /* up to U vectors, the last one masked */
-		j = x_axis(m, x_ceildiv(m, last, wn));
-		v = x_axis(m, wn);
-		rj = region_new(m, NULL), rv = region_new(m, NULL);
-		Region *body_r = region_new(m, NULL);
-		Node *off = x_add(m, x_muli(m, j, w), v);
-		Node *at = x_add(m, x_muli(m, blocks, w * U), off);
-		kb->in_vector = w;
-		idx[0] = x_idx(m, 0), idx[1] = v;
-		reduce_step(kb, body_r, &c, idx[0], v, at);
-		kb->in_vector = 0;
-		l_when(m, rv, x_lt(m, off, last), body_r, NULL);
-		l_for(m, rj, F_VECTOR, v, rv);
-		l_for(m, outer, F_SERIAL, j, rj);
-	}
-	total = NULL;
-	if (U > 1) {                             /* the U rows into row 0 */
-		v = x_axis(m, wn);
-		rv = region_new(m, NULL);
-		idx[1] = v;
-		for (i = 0; i < U; i++) {
-			idx[0] = x_idx(m, i);
-			total = total ? x_comb(m, comb, total, l_load(m, acc, 2, idx)) : l_load(m, acc, 2, idx);
-		}
-		idx[0] = x_idx(m, 0);
-		l_store(m, rv, acc, 2, idx, total);
-		l_for(m, r, F_VECTOR, v, rv);
-	}
-	v = x_axis(m, wn);
-	idx[0] = x_idx(m, 0);
-	return l_let(m, r, l_fold(m, comb, acc, v, 1, idx));
+	n = kb_emit(kb, in, n);
+	blocks = x_fdiv(m, n, x_idx(m, w * c.rows));
+	if (!is_intv(blocks, 0))
+		reduce_blocks(kb, in, &c, blocks);
+	last = x_sub(m, n, x_muli(m, blocks, w * c.rows));
+	if (!is_intv(last, 0))
+		reduce_last(kb, in, &c, x_muli(m, blocks, w * c.rows), last);
+	if (c.rows > 1)
+		reduce_rows(kb, r, &c);
+	return l_let(m, r, l_fold(m, (Comb)red->n, c.acc, x_axis(m, x_idx(m, w)), 1,
+		(Node *[]){x_idx(m, 0)}));
 }
 
 static Node *
@@ -571,7 +604,8 @@ emit_reduce(KB *kb, Region *r, Node *red)
 	w = lanes_of(kb->s, widest_type(body));
 
 	/* the accumulator of a narrow float was widened by the definition; of the rest here */
-	if (!kb->in_vector && w > 1 && unit_stride(kb, body, axis) && !(is_int(axis->in[0], &n) && n < 4))
+	if (!kb->in_vector && w > 1 && unit_stride(kb, body, axis)
+		&& !(is_int(axis->in[0], &n) && n < 4))
 		return x_cast(kb->m, red->type->dtype, reduce_lanes(kb, r, red, body, w));
 	return x_cast(kb->m, red->type->dtype, reduce_serial(kb, r, red, body));
 }
@@ -640,7 +674,7 @@ kb_store(KB *kb, Region *r, Node *t, Node *const *idx, Node *value)
 	l_store(kb->m, r, kb_buffer(kb, t, true), 1, &addr, legalize(kb->m, to_storage(kb->m, value)));
 }
 
-/* ---- versions ------------------------------------------------------------------------------------ */
+/* ---- versions -------------------------------------------------------------------------------- */
 
 /* Is the condition that a size is 1, the same for the whole kernel? */
 static bool
@@ -671,7 +705,8 @@ kb_versions(KB *kb, Region *r, Node *body, Emit *emit, void *ctx)
 
 	list = topo_scalar(body, &n);
 	for (i = 0; i < n; i++)
-		if (list[i]->code == O_SELECT && list[i]->type->dtype == DT_INDEX && is_size_one(list[i]->in[0])) {
+		if (list[i]->code == O_SELECT && list[i]->type->dtype == DT_INDEX
+		 && is_size_one(list[i]->in[0])) {
 			map_put(&kb->assume, list[i]->in[0], x_bool(m, false));
 			usual = x_and(m, usual, x_not(m, list[i]->in[0]));
 		}
@@ -687,7 +722,7 @@ kb_versions(KB *kb, Region *r, Node *body, Emit *emit, void *ctx)
 	l_when(m, r, usual, plain, other);
 }
 
-/* ---- vectors -------------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
 DType
 widest_type(Node *body)
@@ -754,7 +789,7 @@ vector_loop(KB *kb, Region *r, Node *n, int w, LoopBody *body, void *ctx)
 	l_for(m, r, F_VECTOR, v, rv);
 }
 
-/* ---- finishing --------------------------------------------------------------------------------------- */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
 static bool
 known_sym(Vec *v, Node *s)

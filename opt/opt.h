@@ -70,7 +70,7 @@ bool pass_group(Module *);      /* tensor -> tensor: says which tensors share a 
 bool pass_layout(Module *);     /* tensor -> tensor: says how values lie in memory */
 bool pass_schedule(Module *);   /* tensor -> loop level */
 
-/* ---- rules.c: the table of rewrite rules, that `simplify` applies (rules.def) ------------------ */
+/* ---- rules.c: the table of rewrite rules, that `simplify` applies (rules.def) ---------------- */
 
 /* What a replacement may change (opt/HACKING.md). */
 typedef enum RuleClass { RULE_EXACT, RULE_REAL } RuleClass;
@@ -94,13 +94,15 @@ void home_regions(Module *, Map *home);      /* node -> the Region that computes
 /* ---- halo.c -------------------------------------------------------------------------------- */
 
 /*
- * Is t another tensor with a constant around it (parts of it may be cut off): select(the indices are within the
- * other's extents, read other[axis - shift, ...], constant)? The shifts, if asked for: room for MAX_RANK.
+ * Is t another tensor with a constant around it (parts of it may be cut off): select(the indices
+ * are within the other's extents, read other[axis - shift, ...], constant)? The shifts, if asked
+ * for: room for MAX_RANK.
  */
 bool is_padding(Module *, const Node *t, Node **shift);
 
 /* ---- inline.c ------------------------------------------------------------------------------ */
 
-double body_cost(Node *body, bool *has_loop);   /* of one evaluation, in simple operations, loops counted once */
+/* of one evaluation, in simple operations, loops counted once */
+double body_cost(Node *body, bool *has_loop);
 
 #endif

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include "sched.h"
 
-enum { COUNTED = 512, MAX_PASSES = 32 };
+/* Rows up to so many elements are counted; doublings of runs; simple operations an element
+ * sorted. */
+enum { COUNTED = 512, MAX_PASSES = 32, SORT_COST = 400 };
 
 /* What a tensor's body counts: element p of its axis stands before element q. */
 typedef struct Order { Node *p, *q, *before; int axis; } Order;
@@ -225,8 +227,8 @@ order_cpu(Sched *s, Group *g)
 	sort_row(&sort, many, t, idx);
 	l_when(m, in, x_le(m, sort.n, x_idx(m, COUNTED)), few, many);
 	kb.k->scratch = x_muli(m, x_ceildiv(m, sort.n, x_idx(m, 8)), 64);
-	kb.k->cost = x_muli(m, sort.n, 400);
-	kb.k->flops = 400;
+	kb.k->cost = x_muli(m, sort.n, SORT_COST);
+	kb.k->flops = SORT_COST;
 	kb_parallel(&kb, r, in);
 	return kb_finish(&kb, r, "class=order");
 }

@@ -5,17 +5,28 @@
 
 /* name, level it needs, level it leaves, can be left out, function, what it does */
 const Pass passes[] = {
-	{"simplify", LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify, "apply the rewrite rules"},
-	{"lower",    LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,    "replace operators by their definitions"},
-	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true, pass_quantized, "sum products of dequantized bytes as integers"},
-	{"dot4",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,     "sum products of bytes in fours where the machine can"},
-	{"inline",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,   "write producers into consumers where that saves memory traffic"},
-	{"hoist",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,    "compute reductions once for all axes they do not depend on"},
-	{"fold",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,     "compute what depends on constants alone"},
-	{"sizes",    LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,    "name the sizes that only run-time data give"},
-	{"group",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,    "gather tensors that share their outer loops into kernels"},
-	{"layout",   LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_layout,   "store values as the kernels on both sides ask"},
-	{"schedule", LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule, "make the kernels and the host plan"},
+	{"simplify",  LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify,
+		"apply the rewrite rules"},
+	{"lower",     LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,
+		"replace operators by their definitions"},
+	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_quantized,
+		"sum products of dequantized bytes as integers"},
+	{"dot4",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,
+		"sum products of bytes in fours where the machine can"},
+	{"inline",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,
+		"write producers into consumers where that saves memory traffic"},
+	{"hoist",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,
+		"compute reductions once for all axes they do not depend on"},
+	{"fold",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,
+		"compute what depends on constants alone"},
+	{"sizes",     LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,
+		"name the sizes that only run-time data give"},
+	{"group",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,
+		"gather tensors that share their outer loops into kernels"},
+	{"layout",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_layout,
+		"store values as the kernels on both sides ask"},
+	{"schedule",  LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule,
+		"make the kernels and the host plan"},
 	{0}
 };
 
@@ -56,8 +67,9 @@ run_passes(Module *m, Level *level, const PassOptions *o)
 		if (p->optional && (listed(o->disabled, p->name) || o->level == 0))
 			continue;
 		if (p->needs > *level) {
-			diag_error(m->diag, X_USAGE, NULL, "pass '%s' needs %s level, but the module is at %s level",
-				p->name, level_names[p->needs], level_names[*level]);
+			diag_error(m->diag, X_USAGE, NULL,
+				"pass '%s' needs %s level, but the module is at %s level", p->name,
+				level_names[p->needs], level_names[*level]);
 			return false;
 		}
 		t = now();

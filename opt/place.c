@@ -1,4 +1,5 @@
-/* Offsets of arena buffers whose sizes are constants: largest first, each at the lowest gap that fits. */
+/* Offsets of arena buffers whose sizes are constants: largest first, each at the lowest gap that
+ * fits. */
 #include <stdlib.h>
 #include "sched.h"
 

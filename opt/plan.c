@@ -1,13 +1,13 @@
 /*
- * schedule: kernels and the host plan. The plan sizes and places the buffers, launches the kernels in
- * order and follows control flow (runtime/abi.h, part 4). Needs the tensor level with its sizes named;
- * leaves m->kernels, m->plan, m->memory.
+ * schedule: kernels and the host plan. The plan sizes and places the buffers, launches the kernels
+ * in order and follows control flow (runtime/abi.h, part 4). Needs the tensor level with its sizes
+ * named; leaves m->kernels, m->plan, m->memory.
  *
- * Items (kernels, loops, branches, sequences, routines) are planned region by region in the order of
- * the groups; whatever one needs, its reads and the sizes of its results included, is planned first
- * (`ensure`). Here are the kernels, the order, the checks and the outputs; memory is in
- * plan_buffers.c, integers of the plan in plan_values.c, control flow in plan_control.c, calls of the
- * runtime's routines in plan_host.c.
+ * Items (kernels, loops, branches, sequences, routines) are planned region by region in the order
+ * of the groups; whatever one needs, its reads and the sizes of its results included, is planned
+ * first (`ensure`). Here are the kernels, the order, the checks and the outputs; memory is in
+ * plan_buffers.c, integers of the plan in plan_values.c, control flow in plan_control.c, calls of
+ * the runtime's routines in plan_host.c.
  */
 #include <stdlib.h>
 #include "plan.h"
@@ -24,13 +24,15 @@ place_text(Module *m, const Loc *loc, const char *msg)
 {
 	if (!loc)
 		return msg;
-	return arena_printf(m->arena, "%s '%s': %s", loc->type ? loc->type : "node", loc->name ? loc->name : "", msg);
+	return arena_printf(m->arena, "%s '%s': %s", loc->type ? loc->type : "node",
+		loc->name ? loc->name : "", msg);
 }
 
 static void
 check(Planner *p, Region *out, Node *cond, const char *text, Node *a, Node *b)
 {
-	Node *args[4] = {x_cast(p->m, DT_INDEX, cond), x_idx(p->m, text_id(p, text)), a ? a : x_idx(p->m, 0), b ? b : x_idx(p->m, 0)};
+	Node *args[4] = {x_cast(p->m, DT_INDEX, cond), x_idx(p->m, text_id(p, text)),
+		a ? a : x_idx(p->m, 0), b ? b : x_idx(p->m, 0)};
 
 	l_call(p->m, out, "check", 4, args);
 }
@@ -51,8 +53,11 @@ check_index32(Planner *p, Region *out, const Kernel *k, Vec *tensors)
 		if (at == p->sizes)
 			map_put(&p->checked, n, n);
 		n = host_value(p, at, n);
-		check(p, at, x_le(p->m, n, limit), place_text(p->m, k->loc, "a tensor of $0 elements: kernels index at most $1 unless "
-			"--dim gives ranges that allow more"), n, limit);
+		check(p, at, x_le(p->m, n, limit),
+			place_text(p->m, k->loc,
+				"a tensor of $0 elements: kernels index at most $1 unless "
+				"--dim gives ranges that allow more"),
+			n, limit);
 	}
 }
 
@@ -123,7 +128,9 @@ run_group(Planner *p, Region *out, Group *g)
 		result_buffer(p, out, t);
 		copy_all(p, out, t, t->in[0]);
 	}
-	k = t->code == O_SCATTER ? scatter_kernel(p->s, t) : p->s->gpu ? schedule_gpu(p->s, g) : schedule_cpu(p->s, g);
+	k = t->code == O_SCATTER ? scatter_kernel(p->s, t)
+		: p->s->gpu ? schedule_gpu(p->s, g)
+		: schedule_cpu(p->s, g);
 	if (!k) {
 		diag_error(p->m->diag, X_BUG, g->loc, "no schedule");
 		return;
@@ -176,7 +183,8 @@ ensure(Planner *p, Region *out, Node *t)
 
 	if (t->code == O_CONST)
 		const_buffer(p, t);
-	else if (t->code == O_PARAM && (t->type->kind == T_TENSOR ? storage_of(p->s, t)->id < 0 : !map_get(&p->values, t)))
+	else if (t->code == O_PARAM
+	 && (t->type->kind == T_TENSOR ? storage_of(p->s, t)->id < 0 : !map_get(&p->values, t)))
 		input_buffer(p, t);
 	 else if (it && it->home == p->scope->home)
 		run_item(p, out, it);
@@ -232,15 +240,27 @@ checks(Planner *p)
 		args[0] = x_idx(m, d->input);
 		args[1] = x_idx(m, d->axis);
 		v = l_call(m, p->sizes, "dim", 2, args);
-		check(p, p->sizes, x_eq(m, v, first), arena_printf(m->arena,
-			"dimension %d of input '%s' is $0, but '%s' is $1 (dimension %d of input '%s')", d->axis,
-			m->main->params[d->input]->name, d->sym->name, e->axis, m->main->params[e->input]->name), v, first);
+		check(p, p->sizes, x_eq(m, v, first),
+			arena_printf(m->arena,
+				"dimension %d of input '%s' is $0, but '%s' is $1 (dimension %d of input '%s')",
+				d->axis, m->main->params[d->input]->name, d->sym->name, e->axis,
+				m->main->params[e->input]->name),
+			v, first);
 	}
 	for (i = 0; i < m->requires.n; i++) {
 		r = m->requires.at[i];
 		if (of_inputs(p, r->cond))
-			check(p, p->sizes, host_value(p, p->sizes, r->cond), place_text(m, r->loc, r->message), NULL, NULL);
+			check(p, p->sizes, host_value(p, p->sizes, r->cond), place_text(m, r->loc, r->message),
+				NULL, NULL);
 	}
+}
+
+/* A constant, or a tensor of the model's own region that may be computed for a check? */
+static bool
+is_outermost(Planner *p, Node *t)
+{
+	return t->code == O_CONST || ((t->code == O_PARAM || t->code == O_TENSOR)
+		&& map_get(&p->s->home, t) == p->m->main);
 }
 
 static void
@@ -258,12 +278,12 @@ late_checks(Planner *p, Region *out)
 		list = topo_scalar(r->cond, &n);
 		for (k = 0, ok = true; k < n && ok; k++) {
 			t = list[k]->code == O_READ ? list[k]->in[0] : NULL;
-			ok = !is_local_sym(p, list[k]) && (!t || t->code == O_CONST || (t->code == O_PARAM
-				? (Region *)map_get(&p->s->home, t) == p->m->main : t->code == O_TENSOR && map_get(&p->s->home, t) == p->m->main));
+			ok = !is_local_sym(p, list[k]) && (!t || is_outermost(p, t));
 		}
 		free(list);
 		if (ok)
-			check(p, out, host_value(p, out, r->cond), place_text(p->m, r->loc, r->message), NULL, NULL);
+			check(p, out, host_value(p, out, r->cond), place_text(p->m, r->loc, r->message), NULL,
+				NULL);
 	}
 }
 
@@ -301,7 +321,8 @@ packed(Module *m, Node *t)
 {
 	DType d = dtype_of(t);
 	int bits = dtypes[d].bits, per = 8 / bits, k, i;
-	Node *n = numel(m, t), *axis = x_axis(m, x_ceildiv(m, n, x_idx(m, per))), *body = NULL, *flat, *rest, *idx[MAX_RANK], *v;
+	Node *n = numel(m, t), *axis = x_axis(m, x_ceildiv(m, n, x_idx(m, per))), *body = NULL, *flat,
+		*rest, *idx[MAX_RANK], *v;
 
 	for (k = 0; k < per; k++) {
 		flat = rest = x_addi(m, x_muli(m, axis, per), k);
@@ -433,7 +454,8 @@ make_plan(Sched *s)
 	int i;
 
 	if (find_sizes(s)) {
-		diag_error(m->diag, X_USAGE, NULL, "run-time data give sizes that have no name: run the pass 'sizes' first");
+		diag_error(m->diag, X_USAGE, NULL,
+			"run-time data give sizes that have no name: run the pass 'sizes' first");
 		return false;
 	}
 	pack_outputs(s);

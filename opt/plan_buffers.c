@@ -1,11 +1,11 @@
 /*
- * The plan's buffers: which there are, how long each lives, and who shares one. A tensor has the buffer
- * that its Storage numbers; a view (a result of a branch, a copy that would change nothing) has
- * another's or may be one of several, and its uses count for them. Lifetimes are steps of the plan,
- * from `first` to `last`: place.c and the runtime lay the arena out by them.
+ * The plan's buffers: which there are, how long each lives, and who shares one. A tensor has the
+ * buffer that its Storage numbers; a view (a result of a branch, a copy that would change nothing)
+ * has another's or may be one of several, and its uses count for them. Lifetimes are steps of the
+ * plan, from `first` to `last`: place.c and the runtime lay the arena out by them.
  *
- * In the arena is what has a size from the beginning of a run; what data decide is allocated where it
- * is made; sequences, optionals and maps are the runtime's own, never copied, only moved.
+ * In the arena is what has a size from the beginning of a run; what data decide is allocated where
+ * it is made; sequences, optionals and maps are the runtime's own, never copied, only moved.
  */
 #include <string.h>
 #include "plan.h"
@@ -21,8 +21,8 @@ new_buf(Planner *p, BufClass cls, DType d, const char *name)
 {
 	PlanBuf *b = NEW(p->m, PlanBuf);
 
-	*b = (PlanBuf){.cls = cls, .dtype = d, .name = name, .alias = -1, .first = p->step, .last = p->step, .size = -1,
-		.offset = -1, .index = -1};
+	*b = (PlanBuf){.cls = cls, .dtype = d, .name = name, .alias = -1, .first = p->step,
+		.last = p->step, .size = -1, .offset = -1, .index = -1};
 	vec_push(p->m, &p->s->bufs, b);
 	return p->s->bufs.n - 1;
 }
@@ -55,7 +55,8 @@ laid_out(Planner *p, Storage *st, const Data *d, DType dt)
 {
 	Module *m = p->m;
 	DType sd = storage_type(dt);
-	int64_t dims[MAX_RANK], stride[MAX_RANK], count, idx[MAX_RANK] = {0}, k, at, panel = 0, size = dtypes[sd].bits / 8;
+	int64_t dims[MAX_RANK], stride[MAX_RANK], count, idx[MAX_RANK] = {0}, k, at, panel = 0,
+		size = dtypes[sd].bits / 8;
 	int i, rank = rank_of(st->tensor), last = rank ? st->order[rank - 1] : 0;
 	bool plain = !st->block && sd == dt;
 	Data *out;
@@ -75,7 +76,8 @@ laid_out(Planner *p, Storage *st, const Data *d, DType dt)
 	q = (char *)out->bytes;
 	for (k = 0; k < d->count; k++) {
 		for (i = 0, at = 0; i < rank; i++)
-			at += st->block && i == last ? idx[i] / st->block * panel + idx[i] % st->block : idx[i] * stride[i];
+			at += st->block && i == last ? idx[i] / st->block * panel + idx[i] % st->block
+				: idx[i] * stride[i];
 		if (sd == dt)
 			memcpy(q + at * size, (const char *)d->bytes + k * size, (size_t)size);
 		else
@@ -94,7 +96,8 @@ const_buffer(Planner *p, Node *t)
 
 	if (st->id >= 0)
 		return;
-	st->id = new_buf(p, dtype_of(t) == DT_STRING ? BUF_CONST : BUF_WEIGHT, storage_type(dtype_of(t)), t->name);
+	st->id = new_buf(p, dtype_of(t) == DT_STRING ? BUF_CONST : BUF_WEIGHT,
+		storage_type(dtype_of(t)), t->name);
 	b = buf_at(p, st->id);
 	b->first = 0;
 	b->last = UINT32_MAX;
@@ -105,7 +108,8 @@ const_buffer(Planner *p, Node *t)
 Node *
 bytes_of(Planner *p, Node *t)
 {
-	return x_muli(p->m, storage_of(p->s, t)->count, dtype_of(t) == DT_STRING ? 16 : dtypes[storage_type(dtype_of(t))].bits / 8);
+	return x_muli(p->m, storage_of(p->s, t)->count,
+		dtype_of(t) == DT_STRING ? 16 : dtypes[storage_type(dtype_of(t))].bits / 8);
 }
 
 static int
@@ -157,7 +161,8 @@ result_buffer(Planner *p, Region *out, Node *t)
 	if (st->id >= 0)
 		return;
 	if (o >= 0 && p->scope->home == p->m->main) {
-		st->id = new_buf(p, BUF_OUTPUT, storage_type(dtype_of(t)), p->m->out_names ? p->m->out_names[o] : NULL);
+		st->id = new_buf(p, BUF_OUTPUT, storage_type(dtype_of(t)),
+			p->m->out_names ? p->m->out_names[o] : NULL);
 		b = buf_at(p, st->id);
 		b->index = o;
 		if (is_int(bytes, &v))
@@ -165,7 +170,8 @@ result_buffer(Planner *p, Region *out, Node *t)
 		declare_output(p, out, o, st->id, t);
 		return;
 	}
-	st->id = new_buf(p, of_inputs(p, bytes) ? BUF_ARENA : BUF_HEAP, storage_type(dtype_of(t)), NULL);
+	st->id = new_buf(p, of_inputs(p, bytes) ? BUF_ARENA : BUF_HEAP, storage_type(dtype_of(t)),
+		NULL);
 	b = buf_at(p, st->id);
 	b->bytes = bytes;
 	args[0] = x_idx(p->m, st->id);
@@ -193,9 +199,11 @@ same_memory(Planner *p, Node *t)
 
 	if (storage_of(p->s, t)->of)
 		return storage_of(p->s, t)->of;
-	if (t->code != O_TENSOR || body->code != O_READ || output_index(p, t) >= 0 || storage_of(p->s, t)->id >= 0)
+	if (t->code != O_TENSOR || body->code != O_READ || output_index(p, t) >= 0
+	 || storage_of(p->s, t)->id >= 0)
 		return NULL;
-	if (storage_of(p->s, body->in[0])->block || storage_of(p->s, t)->count != storage_of(p->s, body->in[0])->count)
+	if (storage_of(p->s, body->in[0])->block
+	 || storage_of(p->s, t)->count != storage_of(p->s, body->in[0])->count)
 		return NULL;
 	a = kb_address(&kb, body->in[0], body->in + 1);
 	b = kb_address(&kb, t, t->in);
@@ -228,7 +236,8 @@ copy_all(Planner *p, Region *out, Node *dst, Node *src)
 	p->step++;
 	touch_buffer(p, src);
 	touch_buffer(p, dst);
-	copy_bytes(p, out, storage_of(p->s, dst)->id, x_idx(p->m, 0), storage_of(p->s, src)->id, host_value(p, out, bytes_of(p, src)));
+	copy_bytes(p, out, storage_of(p->s, dst)->id, x_idx(p->m, 0), storage_of(p->s, src)->id,
+		host_value(p, out, bytes_of(p, src)));
 }
 
 /* Sequences and optionals are not copied: the buffer gets the same value. */

@@ -1,9 +1,10 @@
 /*
  * Branches and loops of the plan. Either side of a branch computes its results where it likes; the
- * branch's results are views, set to one side's buffers. A loop's carried values have a buffer each,
- * that its results are too; at the end of an iteration the next values are copied there, those that
- * other copies would overwrite saved first. Results that a loop gathers go into one buffer of known
- * size, each iteration's at its place, or into a list of the runtime that is joined at the end.
+ * branch's results are views, set to one side's buffers. A loop's carried values have a buffer
+ * each, that its results are too; at the end of an iteration the next values are copied there,
+ * those that other copies would overwrite saved first. Results that a loop gathers go into one
+ * buffer of known size, each iteration's at its place, or into a list of the runtime that is joined
+ * at the end.
  */
 #include <stdlib.h>
 #include "plan.h"
@@ -39,7 +40,8 @@ run_if(Planner *p, Region *out, Node *n)
 	uint32_t from = p->step;
 
 	ensure(p, out, n->in[0]);
-	cond = x_ne(p->m, host_value(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, n->in[0], NULL))), x_idx(p->m, 0));
+	cond = x_ne(p->m, host_value(p, out, x_cast(p->m, DT_INDEX, x_read(p->m, n->in[0], NULL))),
+		x_idx(p->m, 0));
 	for (i = 0; i < rank; i++) {
 		r = t_result(p->m, n, i);
 		if (r->type->kind != T_TENSOR) {
@@ -62,7 +64,8 @@ run_if(Planner *p, Region *out, Node *n)
 			}
 			add_view(p, r, v);
 			touch_buffer(p, v);
-			call_numbers(p, side[k], "alias", 3, storage_of(p->s, r)->id, storage_of(p->s, v)->id, 0);
+			call_numbers(p, side[k], "alias", 3, storage_of(p->s, r)->id, storage_of(p->s, v)->id,
+				0);
 			assign_dims(p, side[k], r, v);
 		}
 		scope_pop(p);
@@ -142,7 +145,10 @@ carried_buffer(Planner *p, Region *out, Node *param, Node *result, Node *init)
 	}
 	bytes = bytes_of(p, param);
 	st = storage_of(p->s, param);
-	st->id = new_buf(p, dtype_of(param) == DT_STRING ? BUF_HOST : is_int(bytes, &v) ? BUF_ARENA : BUF_HEAP,
+	st->id = new_buf(p,
+		dtype_of(param) == DT_STRING ? BUF_HOST
+		: is_int(bytes, &v) ? BUF_ARENA
+		: BUF_HEAP,
 		storage_type(dtype_of(param)), NULL);
 	storage_of(p->s, result)->id = st->id;
 	add_view(p, result, param);
@@ -167,7 +173,10 @@ next_values(Planner *p, Region *in, Node *n)
 		tmp[i] = -1;
 		for (k = 0; k < nc; k++)
 			if (k != i && root_buffer(p, v) == root_buffer(p, r->params[1 + k]))
-				tmp[i] = new_buf(p, v->type->kind != T_TENSOR ? BUF_VALUE : dtype_of(v) == DT_STRING ? BUF_HOST : BUF_HEAP,
+				tmp[i] = new_buf(p,
+					v->type->kind != T_TENSOR ? BUF_VALUE
+					: dtype_of(v) == DT_STRING ? BUF_HOST
+					: BUF_HEAP,
 					storage_type(dtype_of(v)), NULL);
 		if (tmp[i] < 0)
 			continue;
@@ -193,7 +202,8 @@ next_values(Planner *p, Region *in, Node *n)
 			allocate_buffer(p, in, root_buffer(p, param), bytes);
 		touch_buffer(p, v);
 		touch_buffer(p, param);
-		copy_bytes(p, in, root_buffer(p, param), x_idx(p->m, 0), tmp[i] >= 0 ? tmp[i] : root_buffer(p, v), bytes);
+		copy_bytes(p, in, root_buffer(p, param), x_idx(p->m, 0),
+			tmp[i] >= 0 ? tmp[i] : root_buffer(p, v), bytes);
 	}
 	for (i = 0; i < nc; i++)
 		assign_dims(p, in, r->params[1 + i], r->results[1 + i]);
@@ -252,7 +262,8 @@ gather(Planner *p, Region *in, Gathered *g, Node *it)
 	touch_buffer(p, g->res);
 	if (!g->list) {
 		bytes = host_value(p, in, bytes_of(p, g->item));
-		copy_bytes(p, in, root_buffer(p, g->res), x_mul(p->m, it, bytes), root_buffer(p, g->item), bytes);
+		copy_bytes(p, in, root_buffer(p, g->res), x_mul(p->m, it, bytes), root_buffer(p, g->item),
+			bytes);
 		return;
 	}
 	args[0] = g->list;

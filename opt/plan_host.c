@@ -52,10 +52,10 @@ run_seq(Planner *p, Region *out, Node *n)
 
 /*
  * One or more arguments of a routine, from the pattern at *c, which moves past it: d the result's
- * buffer, v the same as a view that the routine sets, 0..9 an operand's, nKD the size of operand K's
- * dimension D (1 past its rank), N the result's number of elements, NK operand K's, RK operand K's rank
- * and sizes, =K the integer that operand K holds, SK 0 if operand K has one element and the result
- * another number, else 1, #V the integer V.
+ * buffer, v the same as a view that the routine sets, 0..9 an operand's, nKD the size of operand
+ * K's dimension D (1 past its rank), N the result's number of elements, NK operand K's, RK operand
+ * K's rank and sizes, =K the integer that operand K holds, SK 0 if operand K has one element and
+ * the result another number, else 1, #V the integer V.
  */
 static int
 host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v)
@@ -89,7 +89,9 @@ host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v
 		v[k++] = scalar_value(p, out, t);
 		break;
 	case 'S':
-		v[k++] = host_value(p, out, x_select(p->m, x_eq(p->m, numel(p->m, t), x_idx(p->m, 1)), x_idx(p->m, 0), x_idx(p->m, 1)));
+		v[k++] = host_value(p, out,
+			x_select(p->m, x_eq(p->m, numel(p->m, t), x_idx(p->m, 1)), x_idx(p->m, 0),
+				x_idx(p->m, 1)));
 		break;
 	default:
 		touch_buffer(p, t);
@@ -98,7 +100,8 @@ host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v
 	return k;
 }
 
-/* A host node names a routine of the runtime and, in its attribute "args", the routine's arguments. */
+/* A host node names a routine of the runtime and, in its attribute "args", the routine's
+ * arguments. */
 void
 run_host(Planner *p, Region *out, Node *n)
 {
@@ -117,8 +120,11 @@ run_host(Planner *p, Region *out, Node *n)
 	p->step++;
 	if (n->type->kind == T_TENSOR) {
 		bool string = dtype_of(n) == DT_STRING, view = strchr(c, 'v') != NULL;
-		id = storage_of(p->s, n)->id = new_buf(p, view ? BUF_VIEW : string ? BUF_HOST : BUF_HEAP, storage_type(dtype_of(n)),
-			NULL);
+		id = storage_of(p->s, n)->id = new_buf(p,
+			view ? BUF_VIEW
+			: string ? BUF_HOST
+			: BUF_HEAP,
+			storage_type(dtype_of(n)), NULL);
 		if (!view)
 			allocate_buffer(p, out, id, host_value(p, out, bytes_of(p, n)));
 	} else

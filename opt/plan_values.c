@@ -1,8 +1,9 @@
 /*
  * Integers of the plan: sizes, trip counts, elements that decide sizes. An expression of the tensor
  * level becomes one of the plan's: each symbol and each read in it is a `let` or call made once a
- * scope. What inputs alone decide is made before place(), in the outermost scope, for all of the plan.
- * A symbol that loops and branches decide lives in a cell on the stack, read where it is used.
+ * scope. What inputs alone decide is made before place(), in the outermost scope, for all of the
+ * plan. A symbol that loops and branches decide lives in a cell on the stack, read where it is
+ * used.
  */
 #include <stdlib.h>
 #include "plan.h"
@@ -47,7 +48,8 @@ sym_value(Planner *p, Region *out, Node *sym)
 	return x_idx(p->m, 0);
 }
 
-/* An element of a tensor, loaded where the plan stands; an input's where it begins, for all of it. */
+/* An element of a tensor, loaded where the plan stands; an input's where it begins, for all of
+ * it. */
 static Node *
 load_value(Planner *p, Region *out, Node *read)
 {
@@ -76,11 +78,14 @@ load_value(Planner *p, Region *out, Node *read)
 	args[1] = x_idx(p->m, dtypes[storage_type(dtype_of(t))].onnx);
 	args[2] = x_idx(p->m, 0);
 	for (k = 0; k < rank_of(t); k++)
-		args[2] = x_add(p->m, args[2], x_mul(p->m, host_value(p, out, st->stride[k]), x_add(p->m,
-			host_value(p, out, x_cast(p->m, DT_INDEX, read->in[k + 1])), st->before[k] ? host_value(p, out, st->before[k]) : x_idx(p->m, 0))));
+		args[2] = x_add(p->m, args[2],
+			x_mul(p->m, host_value(p, out, st->stride[k]),
+				x_add(p->m, host_value(p, out, x_cast(p->m, DT_INDEX, read->in[k + 1])),
+					st->before[k] ? host_value(p, out, st->before[k]) : x_idx(p->m, 0))));
 	v = l_call(p->m, out, "load", 3, args);
 	if (dt_float(dtype_of(t))) {
-		diag_error(p->m->diag, X_UNSUPPORTED, t->loc, "a size depends on a floating-point value known only at run time");
+		diag_error(p->m->diag, X_UNSUPPORTED, t->loc,
+			"a size depends on a floating-point value known only at run time");
 		v = x_flt(p->m, dtype_of(t), 0);
 	} else
 		v = x_cast(p->m, dtype_of(t), v);
@@ -88,7 +93,8 @@ load_value(Planner *p, Region *out, Node *read)
 	return v;
 }
 
-/* A symbol: one that changes is read where the plan stands, an input's size once at its beginning. */
+/* A symbol: one that changes is read where the plan stands, an input's size once at its
+ * beginning. */
 static Node *
 symbol_value(Planner *p, Region *out, Node *sym)
 {
@@ -112,7 +118,7 @@ symbol_value(Planner *p, Region *out, Node *sym)
 		bind_value(p, sym, v);
 		return v;
 	}
-	if (def) {                               /* sizes or elements of inputs: known from the beginning */
+	if (def) {   /* sizes or elements of inputs: known from the beginning */
 		Scope *save = p->scope;
 		p->scope = top;
 		v = l_let(p->m, p->sizes, host_value(p, p->sizes, x_cast(p->m, DT_INDEX, def)));

@@ -1,13 +1,13 @@
 /*
- * quantized: sums of products of dequantized bytes, as models in QDQ form have them, become integer sums
- * that dot4 can take:
+ * quantized: sums of products of dequantized bytes, as models in QDQ form have them, become integer
+ * sums that dot4 can take:
  *
  *	sum f32(i32(a) - za) sa * f32(i32(b) - zb) sb
  *	  -> f32(sum i32(a) i32(b) - za sum i32(b) - zb sum i32(a) + za zb K) * (sa sb)
  *
- * Bytes padded with 0 after they were dequantized are padded with their zero point instead. The integers
- * are exact (K is small enough not to wrap): the result is off by two roundings, the float sum by more.
- * Class real: listed in the precision ledger, off with --strict.
+ * Bytes padded with 0 after they were dequantized are padded with their zero point instead. The
+ * integers are exact (K is small enough not to wrap): the result is off by two roundings, the float
+ * sum by more. Class real: listed in the precision ledger, off with --strict.
  *
  * Needs the tensor level before producers are inlined and constants folded; leaves such sums in i32
  * where the machine sums bytes in fours.
@@ -135,7 +135,8 @@ as_integers(Module *m, Node *red, void *ctx)
 	if (count > MAX_SUM)
 		return NULL;
 	for (i = 0; i < 2; i++) {
-		if (!split(p, mul->in[i], MAX_DEPTH, &q[i]) || !is_invariant(red, q[i].zero) || !is_invariant(red, q[i].scale))
+		if (!split(p, mul->in[i], MAX_DEPTH, &q[i]) || !is_invariant(red, q[i].zero)
+			|| !is_invariant(red, q[i].scale))
 			return NULL;
 		reads[i] = q[i].read;
 		i32[i] = x_cast(m, DT_I32, reads[i]);
@@ -156,7 +157,8 @@ quantized_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
 	Node *t, *r;
 
-	if (n->code != O_TENSOR || n->type->dtype != DT_F32 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
+	if (n->code != O_TENSOR || n->type->dtype != DT_F32
+	 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
 		return NULL;
 	r = replace_reductions(m, t, as_integers, ctx);
 	if (r != t) {

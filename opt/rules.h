@@ -9,6 +9,7 @@
 
 enum { MAX_PAT_ARGS = 8, MAX_SLOTS = 24, MAX_PATS = 48 };
 
+/* Any value; one that depends on constants alone; a number; an operator. */
 typedef enum PatKind { PAT_ANY, PAT_KNOWN, PAT_NUM, PAT_CALL } PatKind;
 
 /* An attribute in a pattern: one that is named takes the value, or must have it. */

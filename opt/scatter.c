@@ -1,7 +1,7 @@
 /*
  * Scatter: stores at indices that are read, one after the other in the order of the updates, since
- * several may go to one place. Updates that differ in an axis which is itself an index of the result
- * go to different places: on a GPU the threads share those axes out.
+ * several may go to one place. Updates that differ in an axis which is itself an index of the
+ * result go to different places: on a GPU the threads share those axes out.
  */
 #include "sched.h"
 
@@ -35,12 +35,14 @@ static void
 update(Scatter *q, Region *in)
 {
 	Module *m = q->kb.m;
-	Node *t = q->t, *idx[MAX_RANK], *value, *addr, *old, *cond = kb_emit(&q->kb, in, subst(m, t->in[t->nin - 1], &q->at, false));
+	Node *t = q->t, *idx[MAX_RANK], *value, *addr, *old,
+		*cond = kb_emit(&q->kb, in, subst(m, t->in[t->nin - 1], &q->at, false));
 	Region *then = region_new(m, NULL);
 	int i;
 
 	for (i = 0; i < q->rank; i++)
-		idx[i] = kb_emit(&q->kb, then, x_cast(m, DT_INDEX, subst(m, t->in[1 + q->naxes + i], &q->at, false)));
+		idx[i] = kb_emit(&q->kb, then,
+			x_cast(m, DT_INDEX, subst(m, t->in[1 + q->naxes + i], &q->at, false)));
 	value = kb_emit(&q->kb, then, subst(m, t->in[t->nin - 2], &q->at, false));
 	if (t->n != COMB_SET) {
 		addr = kb_address(&q->kb, t, idx);

@@ -14,15 +14,18 @@ typedef struct Storage {
 	int id;                /* of its PlanBuf */
 	int order[MAX_RANK];   /* order[rank-1] is the contiguous dimension */
 	Node *stride[MAX_RANK]; /* elements, per dimension */
-	int block;             /* > 0: the contiguous dimension in blocks of so many (zero-padded), the block
-	                        * number being the slowest: [N/block][...][block]; constants only */
+	/* > 0: the contiguous dimension in blocks of so many (zero-padded), the block number being
+	 * the slowest: [N/block][...][block]; constants only */
+	int block;
 	Node *panel;           /* elements of a block of columns */
 	Node *count;           /* elements in all, padding included */
-	bool halo;             /* elements around the tensor's own, which its kernel sets to fill (NULL: none reads them) */
+	/* elements around the tensor's own, which its kernel sets to fill (NULL: none reads them) */
+	bool halo;
 	Node *fill;
 	Node *before[MAX_RANK], *after[MAX_RANK];   /* of a halo, per dimension: constants */
-	Node *of;              /* the tensor whose elements and halo are this one's memory, or NULL; then before
-	                        * says where this one's begin */
+	/* the tensor whose elements and halo are this one's memory, or NULL; then before says where
+	 * this one's begin */
+	Node *of;
 } Storage;
 
 /* Tensors computed by one kernel over shared outer axes: member 0 .. n-1 in order. The first
@@ -46,7 +49,7 @@ typedef struct Sched {
 	Map alone;             /* while layouts are chosen: member of a kernel that is dissolved */
 	int nkernels;
 	bool gpu;
-	Node **shape;          /* per output: the tensor whose type it has, where it was packed; or NULL */
+	Node **shape;   /* per output: the tensor whose type it has, where it was packed; or NULL */
 	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */
 } Sched;
 
@@ -59,20 +62,21 @@ typedef struct KB {
 	Vec tensors;           /* the tensor of each */
 	Map buf;               /* tensor -> buffer node (global) */
 	Map local;             /* tensor -> Local */
-	Map assume;            /* conditions that hold where statements are being made -> what they are */
+	Map assume;   /* conditions that hold where statements are being made -> what they are */
 	Vec halos;             /* results that have one */
 	Node *units, *unit;    /* of the parallel loop: how many compute the results; its axis */
 	int in_vector;         /* lanes of the enclosing vector loop, 0: none */
 	bool gpu;
 } KB;
 
-/* A member's value inside the kernel: a scalar per outer point, or a private buffer of its inner axes. */
+/* A member's value inside the kernel: a scalar per outer point, or a private buffer of its inner
+ * axes. */
 typedef struct Local { Node *value; Node *buffer; int skip; } Local;
 
 /*
- * A sum of products seen as result[.., m, .., n] = sum a[.., m, red] * b[n, red]: n is an axis of the
- * result that only b reads (the lanes), red the summed axes in the order of the loops, the last one
- * moving fastest. a and b are reads, or casts of reads.
+ * A sum of products seen as result[.., m, .., n] = sum a[.., m, red] * b[n, red]: n is an axis of
+ * the result that only b reads (the lanes), red the summed axes in the order of the loops, the last
+ * one moving fastest. a and b are reads, or casts of reads.
  */
 typedef struct Contraction {
 	Node *reduce, *a, *b, *ea, *eb;   /* ea, eb: the factors as expressions around the reads */
@@ -86,7 +90,8 @@ typedef struct Contraction {
 Sched sched_open(Module *);                               /* for m->machine */
 void sched_close(Sched *);
 int64_t const_or(const Node *e, int64_t other);          /* its value if it is a constant */
-void digits(Module *, Map *, int n, Node *const *axes, Node *flat);   /* adds each axis -> its digit of flat, the last one fastest */
+/* adds each axis -> its digit of flat, the last one fastest */
+void digits(Module *, Map *, int n, Node *const *axes, Node *flat);
 Node *axes_product(Module *, int n, Node *const *axes);  /* of their extents */
 Storage *storage_of(Sched *, Node *tensor);              /* made row-major on first use */
 void storage_set_order(Sched *, Storage *, const int *order);
@@ -94,45 +99,54 @@ bool is_packed(const Sched *, const Node *tensor);
 KB kb_new(Sched *, const Loc *);
 Node *kb_buffer(KB *, Node *tensor, bool write);
 Node *kb_address(KB *, Node *tensor, Node *const *idx);   /* flat element index */
-/* e with reads turned into loads and loops hoisted into r as statements; legal for code generation. */
+/* e with reads turned into loads and loops hoisted into r as statements; legal for code
+ * generation. */
 Node *kb_emit(KB *, Region *r, Node *e);
 void kb_store(KB *, Region *r, Node *tensor, Node *const *idx, Node *value);
 Kernel *kb_finish(KB *, Region *body, const char *schedule);
-/* Runs body(v) for idx in [0, extent) with lanes in vectors of w where it pays: full vectors, then a masked tail. */
+/* Runs body(v) for idx in [0, extent) with lanes in vectors of w where it pays: full vectors,
+ * then a masked tail. */
 typedef void LoopBody(KB *, Region *, Node *idx, void *ctx);
 void vector_loop(KB *, Region *, Node *extent, int w, LoopBody *, void *ctx);
 int lanes_of(const Sched *, DType);                       /* of a full vector */
-Node *elem_stride(KB *, Node *read, Node *axis);          /* elements per step of the axis, NULL if not linear */
+/* elements per step of the axis, NULL if not linear */
+Node *elem_stride(KB *, Node *read, Node *axis);
 /*
- * Writes what emit writes. Where the body's indices depend on whether sizes are 1 (a broadcast that is not
- * proved), twice: for when none is, so that addresses are plain, and for when any may be.
+ * Writes what emit writes. Where the body's indices depend on whether sizes are 1 (a broadcast that
+ * is not proved), twice: for when none is, so that addresses are plain, and for when any may be.
  */
 typedef void Emit(KB *, Region *, void *ctx);
 void kb_versions(KB *, Region *, Node *body, Emit *emit, void *ctx);
 DType widest_type(Node *body);
-Node *contiguous_last(KB *, Node *red);                   /* the reduction, along the contiguous axis last if there is one */
-Node *accumulate(KB *, Comb, Node *acc, Node *v);          /* acc comb v, of the accumulator's type */
+/* the reduction, along the contiguous axis last if there is one */
+Node *contiguous_last(KB *, Node *red);
+Node *accumulate(KB *, Comb, Node *acc, Node *v);   /* acc comb v, of the accumulator's type */
 
-/* ---- halo.c ------------------------------------------------------------------------------------ */
+/* ---- halo.c ---------------------------------------------------------------------------------- */
 
-Node *padded_by(Module *, const Node *p);                 /* what the padding p pads; NULL: it is none */
-void halo_widen(Sched *, Node *p);                        /* what p pads gets the halo for it, where that can be */
-void halo_share(Sched *, Node *p);                        /* p becomes a part of what it pads, if the halo holds it */
+Node *padded_by(Module *, const Node *p);   /* what the padding p pads; NULL: it is none */
+void halo_widen(Sched *, Node *p);   /* what p pads gets the halo for it, where that can be */
+void halo_share(Sched *, Node *p);   /* p becomes a part of what it pads, if the halo holds it */
 void halo_check(Sched *, Node *p);                        /* the same, as p's attribute demands */
 void stated_halo(Sched *, Storage *);                     /* as attributes say */
-/* The number of the unit, of n, that the statements of `in` work for, and the loop over them and over those
- * that fill the halos of the group's results. */
+/* The number of the unit, of n, that the statements of `in` work for, and the loop over them and
+ * over those that fill the halos of the group's results. */
 Node *kb_units(KB *, const Group *, Region *in, Node *n);
 void kb_parallel(KB *, Region *body, Region *in);
 
-/* ---- layout.c --------------------------------------------------------------------------------- */
+/* ---- layout.c -------------------------------------------------------------------------------- */
 
-void check_layouts(Sched *);                              /* reports what may not be stored as attributes say */
+void check_layouts(Sched *);   /* reports what may not be stored as attributes say */
 
 /* A tensor's axes in the order of its storage, those of extent 1 dropped, neighbours merged. */
-typedef struct Nest { int n; Node *axis[MAX_RANK * 2]; Node *body; Node *out; Node *out_idx[MAX_RANK]; } Nest;
+typedef struct Nest {
+	int n;
+	Node *axis[MAX_RANK * 2];
+	Node *body, *out, *out_idx[MAX_RANK];
+} Nest;
 Nest nest_of(KB *, Node *tensor);
-/* Merges axes k and k + 1 if core, a part of the body, walks them as one; the rest takes quotient and remainder. */
+/* Merges axes k and k + 1 if core, a part of the body, walks them as one; the rest takes
+ * quotient and remainder. */
 bool merge_rows(KB *, Nest *, int k, Node *core);
 double element_cost(Node *body);
 bool wants_rows(KB *, Nest *);                           /* reduces along a contiguous axis */
@@ -142,62 +156,69 @@ bool long_rows(Sched *, Node *tensor);                   /* worth a block each *
 /* ---- cpu.c, contract.c ----------------------------------------------------------------- */
 
 Kernel *schedule_cpu(Sched *, Group *);
-Kernel *contract_cpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
+Kernel *contract_cpu(Sched *, Group *);   /* NULL if the group is not a contraction */
 Kernel *order_cpu(Sched *, Group *);                      /* NULL if the group does not sort */
 bool is_sorting(Module *, Node *tensor);
 
-/* Has the sum of products operands that are read again and again (a matrix product, a convolution)? */
+/* Has the sum of products operands that are read again and again (a matrix product, a
+ * convolution)? */
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 /* Is there such a sum in the tensor's body, with the part in it (NULL: any)? */
 bool holds_product(const Machine *, Node *tensor, const Node *part);
 int64_t likely_extent(Module *, Node *extent);           /* a number to expect where it is none */
 bool contraction_of(Sched *, Node *tensor, Contraction *);
-Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);   /* one step of the sum */
+/* one step of the sum */
+Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 
 Kernel *scatter_kernel(Sched *, Node *scatter);
 
-/* ---- gpu.c, gpu_row.c, gpu_contract.c ------------------------------------------------------------------------ */
+/* ---- gpu.c, gpu_row.c, gpu_contract.c -------------------------------------------------------- */
 
 /* The frame of a kernel: statements for the block (shared memory) and for the thread. */
 typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
 Frame gpu_frame(KB *, Node *blocks, int threads);
 Kernel *gpu_close(KB *, Frame *, const char *schedule);
-Node *gpu_shared(KB *, Frame *, const char *name, DType, int n, Node *const *extents);   /* allocated, constant extents */
+/* allocated, constant extents */
+Node *gpu_shared(KB *, Frame *, const char *name, DType, int n, Node *const *extents);
 bool divisible(const Node *e, int w);                     /* whatever its axes and symbols are? */
-/* Are elements at addr consecutive along the axis, w of them always aligned and within its extent? */
+/* Are elements at addr consecutive along the axis, w of them always aligned and within its
+ * extent? */
 bool in_vectors(Module *, Node *addr, Node *axis, int w);
-/* e with comparisons that come out alike for w aligned lanes of the axis, [0, w), made at the first. */
+/* e with comparisons that come out alike for w aligned lanes of the axis, [0, w), made at the
+ * first. */
 Node *by_vectors(Module *, Node *e, Node *axis, int w);
-int vector_of(int bytes);                                 /* elements of that size that travel together: 8 or 16 bytes */
+int vector_of(int bytes);   /* elements of that size that travel together: 8 or 16 bytes */
 Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);
-Kernel *contract_gpu(Sched *, Group *);                   /* NULL if the group is not a contraction */
+Kernel *contract_gpu(Sched *, Group *);   /* NULL if the group is not a contraction */
 
-/* ---- dot4.c ------------------------------------------------------------------------------------- */
+/* ---- dot4.c ---------------------------------------------------------------------------------- */
 
 Node *byte_read(Node *e);                                 /* the read in i32(byte), or NULL */
-bool sums_in_fours(Module *, Node *reduce, Node *const *reads);   /* has the sum of two bytes' products such an axis? */
-Node *sum_anew(Module *, Node *reduce, Node *e);          /* e's sum over the reduction's axes, made anew */
+/* has the sum of two bytes' products such an axis? */
+bool sums_in_fours(Module *, Node *reduce, Node *const *reads);
+/* e's sum over the reduction's axes, made anew */
+Node *sum_anew(Module *, Node *reduce, Node *e);
 
-/* ---- group.c ------------------------------------------------------------------------------------ */
+/* ---- group.c --------------------------------------------------------------------------------- */
 
 bool member_of(const Group *, const Node *tensor);
-Vec groups_of(Sched *);                                    /* of Group, as attributes say, in order of execution
-                                                            * within a home; needs s->home */
+/* of Group, as attributes say, in order of execution within a home; needs s->home */
+Vec groups_of(Sched *);
 
 
-/* ---- formula.c ------------------------------------------------------------------------------------ */
+/* ---- formula.c ------------------------------------------------------------------------------- */
 
 const char *peak_formula(Module *, const Plan *);        /* NULL if it would be long */
 
-/* ---- sizes.c -------------------------------------------------------------------------------------- */
+/* ---- sizes.c --------------------------------------------------------------------------------- */
 
-int find_sizes(Sched *);                                   /* how many are unnamed; puts them into s->sizereads */
+int find_sizes(Sched *);   /* how many are unnamed; puts them into s->sizereads */
 
-/* ---- place.c ------------------------------------------------------------------------------------- */
+/* ---- place.c --------------------------------------------------------------------------------- */
 
-void place_static(Module *, Plan *);                       /* offsets of arena buffers of constant size */
+void place_static(Module *, Plan *);   /* offsets of arena buffers of constant size */
 
 #endif

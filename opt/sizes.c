@@ -1,7 +1,8 @@
 /*
- * Sizes that only run-time data give: every conversion of tensor elements to index, and every condition
- * on them, that some extent uses becomes a symbol (its def is its value), so that kernels see symbols alone and the host
- * plan reads each element once. What is computed from floats is left to a kernel.
+ * Sizes that only run-time data give: every conversion of tensor elements to index, and every
+ * condition on them, that some extent uses becomes a symbol (its def is its value), so that kernels
+ * see symbols alone and the host plan reads each element once. What is computed from floats is left
+ * to a kernel.
  */
 #include <stdlib.h>
 #include "sched.h"
