@@ -1,8 +1,8 @@
 /*
- * Sequences and optionals. Where the elements are known (`seq`), what is done with them is resolved when
- * the node is made, and nothing of it is left at run time. Slices of one tensor stay that tensor. All
- * other values are held by the runtime (abi.h) and changed by its routines; what a node says of their
- * elements' sizes is a promise that is checked where an element is taken out.
+ * Sequences and optionals. Where the elements are known (`seq`), what is done with them is resolved
+ * when the node is made, and nothing of it is left at run time. Slices of one tensor stay that
+ * tensor. All other values are held by the runtime (abi.h) and changed by its routines; what a node
+ * says of their elements' sizes is a promise that is checked where an element is taken out.
  */
 #include <string.h>
 #include "ops.h"
@@ -34,24 +34,26 @@ stacked(Node *x)
 {
 	Node *d = definition(x);
 
-	return d->code == O_HOST && !strcmp(d->name, "seq_split") && attr_find(d->attrs, "stack") ? d->in[0] : NULL;
+	return d->code == O_HOST && !strcmp(d->name, "seq_split") && attr_find(d->attrs, "stack")
+		? d->in[0]
+		: NULL;
 }
 
 Node *
 seq_unstack(Module *m, Node *t)
 {
-	Node *d[MAX_RANK], *in[2] = {t, t_ints(m, 1, (int64_t[]){1})}, *r;
-	const Attr *attrs = attrs_add(m, NULL, (Attr){.name = "args", .kind = A_STR, .s = "d 0 #0 #0 1 #-1 R0"});
+	Node *d[MAX_RANK], *in[2] = {t, t_ints(m, 1, (int64_t[]){1})};
+	const Attr *attrs = attrs_add(m, NULL,
+		(Attr){.name = "args", .kind = A_STR, .s = "d 0 #0 #0 1 #-1 R0"});
 	const Type *elem;
 	int i;
 
 	for (i = 1; i < rank_of(t); i++)
 		d[i - 1] = dim_of(t, i);
 	elem = ty_element(m, ty_tensor(m, dtype_of(t), rank_of(t) - 1, d));
-	r = node_make(m, (Node){.op = core_op(O_HOST), .type = ty_of(m, T_SEQ, DT_NONE, elem), .nin = 2, .in = in,
-		.attrs = attrs_add(m, attrs, (Attr){.name = "stack", .kind = A_INT, .i = 1}),
+	return node_make(m, (Node){.op = core_op(O_HOST), .type = ty_of(m, T_SEQ, DT_NONE, elem),
+		.nin = 2, .in = in, .attrs = attrs_add(m, attrs, (Attr){.name = "stack", .kind = A_INT, .i = 1}),
 		.name = intern(m, "seq_split"), .loc = m->building});
-	return r;
 }
 
 Node *
@@ -72,7 +74,7 @@ seq_append(Module *m, Node *seq, Node *t)
 		ty_of(m, T_SEQ, DT_NONE, ty_join(m, old, new)), 2, (Node *[]){seq, t});
 }
 
-/* ---- construction ------------------------------------------------------------------------------- */
+/* ---- construction ---------------------------------------------------------------------------- */
 
 static Node *
 build_empty(Build *b)
@@ -111,8 +113,10 @@ position(Build *b, Node *operand, int64_t none, int64_t n, int64_t end, bool *kn
 	*known = !operand || is_int(scalar_arg(b->m, operand), at);
 	if (!*known)
 		return true;
-	if (*at < -n || *at > end)
-		return fail(b, "position %lld is outside of a sequence of %lld", (long long)*at, (long long)n) != NULL;
+	if (*at < -n || *at > end) {
+		fail(b, "position %lld is outside of a sequence of %lld", (long long)*at, (long long)n);
+		return false;
+	}
 	*at += *at < 0 ? n : 0;
 	return true;
 }
@@ -128,7 +132,8 @@ build_insert(Build *b)
 	int n;
 
 	if (!new)
-		return fail(b, "the tensor is %s, the sequence's elements are not", dtypes[dtype_of(t)].text);
+		return fail(b, "the tensor is %s, the sequence's elements are not",
+			dtypes[dtype_of(t)].text);
 	if (seq_elems(seq, &n, &e)) {
 		if (!position(b, b->in[2], n, n, n, &known, &at))
 			return NULL;
@@ -170,30 +175,33 @@ build_erase(Build *b)
 	return t_host(m, "seq_erase", "d 0 =1", seq->type, 2, (Node *[]){seq, b->in[1]});
 }
 
-/* ---- elements ----------------------------------------------------------------------------------- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 /*
- * The tensor that routine `get` finds in a value, with the sizes that routine `shape` tells where the
- * type does not. extra: an operand both need, or NULL.
+ * The tensor that routine `get` finds in a value, with the sizes that routine `shape` tells where
+ * the type does not. extra: an operand both need, or NULL.
  */
 static Node *
-taken(Build *b, const char *shape, const char *shape_args, const char *get, const char *args, const Type *t,
-	Node *value, Node *extra)
+taken(Build *b, const char *shape, const char *shape_args, const char *get, const char *args,
+	const Type *t, Node *value, Node *extra)
 {
 	Module *m = b->m;
-	Node *in[3] = {value, extra, NULL}, *dims[MAX_RANK], *sizes, *len = x_idx(m, t->rank < 0 ? 0 : t->rank), *at;
+	Node *in[3] = {value, extra, NULL}, *dims[MAX_RANK], *sizes,
+		*len = x_idx(m, t->rank < 0 ? 0 : t->rank), *at;
 	const char *want = arena_printf(m->arena, "%s #%d", shape_args, t->rank);
 	int i;
 
 	if (t->rank < 0)
-		return unsupported(b, "the rank of the elements is not known; declare the shape of the sequence's "
+		return unsupported(b,
+			"the rank of the elements is not known; declare the shape of the sequence's "
 			"elements in the model");
 	for (i = 0; i < t->rank; i++)
 		want = arena_printf(m->arena, "%s #%lld", want, (long long)t->dims[i]->num.i);
 	sizes = t_host(m, shape, want, ty_tensor(m, DT_I64, 1, &len), extra ? 2 : 1, in);
 	for (i = 0; i < t->rank; i++) {
 		at = x_idx(m, i);
-		dims[i] = is_intv(t->dims[i], -1) ? extent(m, x_cast(m, DT_INDEX, x_read(m, sizes, &at))) : t->dims[i];
+		dims[i] = is_intv(t->dims[i], -1) ? extent(m, x_cast(m, DT_INDEX, x_read(m, sizes, &at)))
+			: t->dims[i];
 	}
 	in[extra ? 2 : 1] = sizes;               /* checked before it is taken */
 	return t_host(m, get, args, ty_tensor(m, t->dtype, t->rank, dims), extra ? 3 : 2, in);
@@ -266,59 +274,85 @@ build_length(Build *b)
 	return t_host(m, "seq_len", "d 0", ty_tensor(m, DT_I64, 0, NULL), 1, b->in);
 }
 
-/* ---- splitting and joining ----------------------------------------------------------------------- */
+/* ---- splitting and joining ------------------------------------------------------------------- */
+
+/* A sequence of x's parts: `along` elements along the axis, -1: they differ; without it unless keep. */
+static const Type *
+parts_type(Module *m, Node *x, int axis, bool keep, int64_t along)
+{
+	Node *dims[MAX_RANK];
+	int i, k = 0;
+
+	for (i = 0; i < rank_of(x); i++)
+		if (i != axis || keep)
+			dims[k++] = i != axis ? dim_of(x, i) : x_idx(m, along);
+	return ty_of(m, T_SEQ, DT_NONE, ty_element(m, ty_tensor(m, dtype_of(x), k, dims)));
+}
+
+/* n parts as values of their own; sizes lists theirs. */
+static Node *
+split_known(Build *b, Node *x, Node *sizes, int n, int axis, bool keep, const Type *type)
+{
+	Module *m = b->m;
+	const Attr *attrs = attrs_add(m, NULL, (Attr){.name = "axis", .kind = A_INT, .i = axis});
+	Node *r, **parts = NEWN(m, Node *, n + 1), *in[2] = {x, sizes};
+	int i;
+
+	r = graph_op(m, op_find("split"), 2, in, attrs, n, 0, NULL, b->loc);
+	in[1] = t_ints(m, 1, (int64_t[]){axis});
+	for (i = 0; r && i < n; i++) {
+		in[0] = parts[i] = t_result(m, r, i);
+		if (!keep)
+			parts[i] = call(b, "squeeze", 2, in, NULL);
+		if (!parts[i])
+			return NULL;
+	}
+	return r ? seq_value(m, type, n, parts) : NULL;
+}
+
+/* A list of n sizes that are all `size`, but for the last one. */
+static Node *
+equal_sizes(Module *m, int64_t n, int64_t size, int64_t dim)
+{
+	int64_t *sizes = NEWN(m, int64_t, n + 1), i;
+
+	for (i = 0; i < n; i++)
+		sizes[i] = i + 1 < n ? size : dim - size * (n - 1);
+	return t_ints(m, (int)n, sizes);
+}
 
 static Node *
 build_split_to_sequence(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *split = b->in[1], **parts, *len = x_idx(m, 1), *dims[MAX_RANK], *r;
-	int rank = rank_of(x), axis = axis_attr(b, "axis", rank), i, k = 0;
-	int64_t dim, size = 1, n;
-	bool keep = split || attr_int(b, "keepdims");
+	Node *x = b->in[0], *split = b->in[1];
+	int axis = axis_attr(b, "axis", rank_of(x));
+	int64_t dim, size = 1, n, along;
+	bool keep = split || attr_int(b, "keepdims"), lone, one;
 
 	if (axis < 0)
 		return NULL;
 	if (split && dtype_of(split) != DT_I64 && !(split = call(b, "cast", 1, &split, "to=7")))
 		return NULL;
-	bool lone = !split || rank_of(split) == 0, one = lone && (!split || is_int(scalar_arg(m, split), &size));
+	lone = !split || rank_of(split) == 0;    /* one size for all parts; one: it is known */
+	one = lone && (!split || is_int(scalar_arg(m, split), &size));
 	if (one && size < 1)
 		return fail(b, "parts of %lld elements", (long long)size);
+	along = one && size == 1 ? 1 : -1;
 	if (!lone && is_int(dim_of(split, 0), &n) && n <= MAX_STATIC)
-		r = graph_op(m, op_find("split"), 2, (Node *[]){x, split},
-			attrs_add(m, NULL, (Attr){.name = "axis", .kind = A_INT, .i = axis}), (int)n, 0, NULL, b->loc);
-	else if (one && is_int(dim_of(x, axis), &dim) && (n = (dim + size - 1) / size) <= MAX_STATIC) {
-		int64_t *sizes = NEWN(m, int64_t, n + 1);
-		for (i = 0; i < n; i++)
-			sizes[i] = i + 1 < n ? size : dim - size * (n - 1);
-		r = graph_op(m, op_find("split"), 2, (Node *[]){x, t_ints(m, (int)n, sizes)},
-			attrs_add(m, NULL, (Attr){.name = "axis", .kind = A_INT, .i = axis}), (int)n, 0, NULL, b->loc);
-	} else {
-		for (i = 0; i < rank; i++)
-			if (i != axis || keep)
-				dims[k++] = i != axis ? dim_of(x, i) : is_intv(dim_of(x, i), 1) || (one && size == 1) ? len : x_idx(m, -1);
-		if (!split)
-			split = t_ints(m, 1, &size);
-		return t_host(m, "seq_split", arena_printf(m->arena, "d 0 #%d #%d 1 %s R0", axis, keep, lone ? "#-1" : "N1"),
-			ty_of(m, T_SEQ, DT_NONE, ty_element(m, ty_tensor(m, dtype_of(x), k, dims))), 2, (Node *[]){x, split});
-	}
-	if (!r)
-		return NULL;
-	parts = NEWN(m, Node *, n + 1);
-	for (i = 0; i < n; i++) {
-		parts[i] = t_result(m, r, i);
-		if (!keep)
-			parts[i] = call(b, "squeeze", 2, (Node *[]){parts[i], t_ints(m, 1, (int64_t[]){axis})}, NULL);
-		if (!parts[i])
-			return NULL;
-	}
-	for (i = k = 0; i < rank; i++)
-		if (i != axis || keep)
-			dims[k++] = i != axis ? dim_of(x, i) : x_idx(m, one && size == 1 ? 1 : -1);
-	return seq_value(m, ty_of(m, T_SEQ, DT_NONE, ty_element(m, ty_tensor(m, dtype_of(x), k, dims))), (int)n, parts);
+		return split_known(b, x, split, (int)n, axis, keep, parts_type(m, x, axis, keep, along));
+	if (one && is_int(dim_of(x, axis), &dim) && (n = dim / size + (dim % size != 0)) <= MAX_STATIC)
+		return split_known(b, x, equal_sizes(m, n, size, dim), (int)n, axis, keep,
+			parts_type(m, x, axis, keep, along));
+	along = is_intv(dim_of(x, axis), 1) ? 1 : along;
+	return t_host(m, "seq_split",
+		arena_printf(m->arena, "d 0 #%d #%d 1 %s R0", axis, keep, lone ? "#-1" : "N1"),
+		parts_type(m, x, axis, keep, along), 2,
+		(Node *[]){x, split ? split : t_ints(m, 1, &size)});
 }
 
-/* A stack's first axis moved to where it belongs and, unless it is a new one, merged with the next. */
+/* A stack's first axis moved to where it belongs and, unless it is a new one, merged with the
+ * next. */
 static Node *
 concat_stack(Build *b, Node *x, int axis, bool fresh)
 {
@@ -335,7 +369,8 @@ concat_stack(Build *b, Node *x, int axis, bool fresh)
 	if (k == axis)
 		perm[k++] = 0;
 	x = graph_op(m, op_find("transpose"), 1, &x,
-		attrs_add(m, NULL, (Attr){.name = "perm", .kind = A_INTS, .is = perm, .n = rank}), 1, 0, NULL, b->loc);
+		attrs_add(m, NULL, (Attr){.name = "perm", .kind = A_INTS, .is = perm, .n = rank}), 1, 0,
+		NULL, b->loc);
 	if (!x || fresh)
 		return x;
 	for (i = k = 0; i < rank; i++)
@@ -355,7 +390,9 @@ concat_known(Build *b, int n, Node *const *e, int axis, bool fresh)
 	int i;
 
 	for (i = 0; i < n; i++) {
-		in[i] = fresh ? call(b, "unsqueeze", 2, (Node *[]){e[i], t_ints(m, 1, (int64_t[]){axis})}, NULL) : e[i];
+		in[i] = fresh
+			? call(b, "unsqueeze", 2, (Node *[]){e[i], t_ints(m, 1, (int64_t[]){axis})}, NULL)
+			: e[i];
 		if (!in[i])
 			return NULL;
 	}
@@ -386,7 +423,8 @@ build_concat_from_sequence(Build *b)
 	if (known)
 		return concat_known(b, n, e, (int)axis, fresh);
 	len = x_idx(m, rank + fresh);
-	sizes = t_host(m, "seq_cat_shape", arena_printf(m->arena, "d 0 #%d #%d #%d", (int)axis, (int)fresh, rank),
+	sizes = t_host(m, "seq_cat_shape",
+		arena_printf(m->arena, "d 0 #%d #%d #%d", (int)axis, (int)fresh, rank),
 		ty_tensor(m, DT_I64, 1, &len), 1, &seq);
 	for (i = 0; i < rank + fresh; i++) {
 		Node *at = x_idx(m, i);
@@ -396,7 +434,7 @@ build_concat_from_sequence(Build *b)
 		ty_tensor(m, t->dtype, rank + (int)fresh, dims), 2, (Node *[]){seq, sizes});
 }
 
-/* ---- optionals ----------------------------------------------------------------------------------- */
+/* ---- optionals ------------------------------------------------------------------------------- */
 
 static Node *
 build_optional(Build *b)
@@ -442,11 +480,12 @@ build_get_element(Build *b)
 	return taken(b, "value_shape", "d 0", "value_get", "v 0", t, x, NULL);
 }
 
-/* ---- mapping ------------------------------------------------------------------------------------- */
+/* ---- mapping --------------------------------------------------------------------------------- */
 
 /*
- * The importer has made a body of one parameter, the round, in which elements of the sequences stand
- * for its inputs: a loop over the first sequence that appends to one sequence for each result.
+ * The importer has made a body of one parameter, the round, in which elements of the sequences
+ * stand for its inputs: a loop over the first sequence that appends to one sequence for each
+ * result.
  */
 static Node *
 build_map(Build *b)
@@ -483,25 +522,32 @@ build_map(Build *b)
 }
 
 const Op ops_sequence[] = {
-	STRUCT("sequence_empty",     "SequenceEmpty",     11, "() {dtype: int = 1} -> seq", build_empty, "no elements"),
-	STRUCT("sequence_construct", "SequenceConstruct", 11, "(x: data, rest: x*) {} -> seq", build_construct,
-		"a sequence of the operands"),
-	STRUCT("sequence_insert",    "SequenceInsert",    11, "(s: seq, x: data, position: idx?) {} -> seq", build_insert,
-		"a sequence with an element more"),
-	STRUCT("sequence_erase",     "SequenceErase",     11, "(s: seq, position: idx?) {} -> seq", build_erase,
-		"a sequence with an element less"),
-	STRUCT("sequence_at",        "SequenceAt",        11, "(s: seq, position: idx) {} -> y", build_at,
-		"an element of a sequence"),
-	STRUCT("sequence_length",    "SequenceLength",    11, "(s: seq) {} -> n", build_length, "how many elements"),
-	STRUCT("split_to_sequence",  "SplitToSequence",   24, "(x: data, split: idx?) {axis: int = 0, keepdims: int = 1} -> seq",
+	STRUCT("sequence_empty",     "SequenceEmpty",     11, "() {dtype: int = 1} -> seq", build_empty,
+		"no elements"),
+	STRUCT("sequence_construct", "SequenceConstruct", 11, "(x: data, rest: x*) {} -> seq",
+		build_construct, "a sequence of the operands"),
+	STRUCT("sequence_insert",    "SequenceInsert",    11,
+		"(s: seq, x: data, position: idx?) {} -> seq",
+		build_insert, "a sequence with an element more"),
+	STRUCT("sequence_erase",     "SequenceErase",     11, "(s: seq, position: idx?) {} -> seq",
+		build_erase, "a sequence with an element less"),
+	STRUCT("sequence_at",        "SequenceAt",        11, "(s: seq, position: idx) {} -> y",
+		build_at, "an element of a sequence"),
+	STRUCT("sequence_length",    "SequenceLength",    11, "(s: seq) {} -> n", build_length,
+		"how many elements"),
+	STRUCT("split_to_sequence",  "SplitToSequence",   24,
+		"(x: data, split: idx?) {axis: int = 0, keepdims: int = 1} -> seq",
 		build_split_to_sequence, "parts of a tensor along an axis"),
-	STRUCT("concat_from_sequence", "ConcatFromSequence", 11, "(s: seq) {axis: int, new_axis: int = 0} -> y",
+	STRUCT("concat_from_sequence", "ConcatFromSequence", 11,
+		"(s: seq) {axis: int, new_axis: int = 0} -> y",
 		build_concat_from_sequence, "elements end to end, or stacked"),
-	STRUCT("sequence_map",       "SequenceMap",       17, "(s: seq, rest: any*) {body: region} -> y*", build_map,
-		"a graph for each element"),
-	STRUCT("optional",           "Optional",          15, "(x: any?) {type: type?} -> y", build_optional,
-		"a value that may be absent"),
-	STRUCT("optional_has_element", "OptionalHasElement", 28, "(x: any?) {} -> y", build_has_element, "is it there?"),
+	STRUCT("sequence_map",       "SequenceMap",       17,
+		"(s: seq, rest: any*) {body: region} -> y*",
+		build_map, "a graph for each element"),
+	STRUCT("optional",           "Optional",          15, "(x: any?) {type: type?} -> y",
+		build_optional, "a value that may be absent"),
+	STRUCT("optional_has_element", "OptionalHasElement", 28, "(x: any?) {} -> y", build_has_element,
+		"is it there?"),
 	STRUCT("optional_get_element", "OptionalGetElement", 28, "(x: any) {} -> y", build_get_element,
 		"the value, which must be there"),
 	{0}

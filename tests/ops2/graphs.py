@@ -144,6 +144,13 @@ def sequences():
         y = ConcatFromSequence <axis = -1> (s)
         t = SplitToSequence <axis = 0> (x, parts)
     }""", [f(3, 8), i64(3).reshape(()), i64(1, 2)])
+    whole = f(3, 8)
+    case("seq_split_huge", """g (float[3,8] x) => (float[3,8] y, int64 n) {
+        size = Constant <value_int = 9223372036854775807> ()
+        s = SplitToSequence <axis = 1> (x, size)
+        y = ConcatFromSequence <axis = 1> (s)
+        n = SequenceLength(s)
+    }""", [whole], [whole, i64(1).reshape(())])
     case("seq_of_many", """g (float[N,3] x, int64 i) => (seq(float[3]) s, float[3] y, float[3,N] z, int64 n) {
         s = SplitToSequence <axis = 0, keepdims = 0> (x)
         y = SequenceAt(s, i)
