@@ -347,79 +347,139 @@ in_bytes(Module *m, Node *a, int64_t block)
 	return t_tensor(m, r, ax, x_cast(m, dtype_of(a), e));
 }
 
+/* Weights in blocks of `block` elements along K, each with a scale and perhaps a zero point. */
+typedef struct NBits {
+	Node *w, *scales, *zeros;
+	int64_t K, N, bits, block, per;   /* per: elements of a byte */
+	Node *blocks, *bytes;             /* of a row; of a block */
+} NBits;
+
+/* The zero points of a row: bytes with several each, or values. */
+static Node *
+zeros_of_row(Module *m, const NBits *q)
+{
+	return dtype_of(q->zeros) == DT_U8 ? x_ceildiv(m, q->blocks, x_idx(m, q->per)) : q->blocks;
+}
+
+static void
+nbits_sizes(Build *b, const NBits *q)
+{
+	Module *m = b->m;
+	Node *a = b->in[0], *columns = dim_of(a, rank_of(a) - 1), *n = x_idx(m, q->N), *ok;
+
+	ok = x_and(m, x_eq(m, dim_of(q->w, 1), q->blocks), x_eq(m, dim_of(q->w, 2), q->bytes));
+	require(m, x_and(m, x_eq(m, dim_of(q->w, 0), n), ok), b->loc,
+		"the weights are not [N, blocks, bytes of a block]");
+	require(m, x_eq(m, numel(m, q->scales), x_mul(m, n, q->blocks)), b->loc, "%s scales",
+		expr_print(m, numel(m, q->scales)));
+	require(m, x_eq(m, columns, x_idx(m, q->K)), b->loc, "the operand has %s columns, K is %lld",
+		expr_print(m, columns), (long long)q->K);
+	if (q->zeros)
+		expect_dim(b, "zero_points", numel(m, q->zeros), x_muli(m, zeros_of_row(m, q), q->N), false);
+	if (q->zeros && rank_of(q->zeros) == 2)
+		expect_dim(b, "zero_points", dim_of(q->zeros, 1), zeros_of_row(m, q), false);
+	if (rank_of(q->scales) == 2)
+		expect_dim(b, "scales", dim_of(q->scales, 1), q->blocks, false);
+	if (b->in[5])
+		expect_dim(b, "the bias", dim_of(b->in[5], 0), n, false);
+}
+
+static bool
+nbits_open(Build *b, NBits *q)
+{
+	Module *m = b->m;
+
+	*q = (NBits){.w = b->in[1], .scales = b->in[2], .zeros = b->in[3], .K = attr_int(b, "K"),
+		.N = attr_int(b, "N"), .bits = attr_int(b, "bits"), .block = attr_int(b, "block_size")};
+	if (q->K < 1 || q->N < 1 || q->K > 1 << 28 || q->N > 1 << 28 || q->block < 1
+	 || q->block > 1 << 20)
+		return fail(b, "K %lld, N %lld, block_size %lld", (long long)q->K, (long long)q->N,
+			(long long)q->block) != NULL;
+	if (q->bits != 2 && q->bits != 4 && q->bits != 8)
+		return unsupported(b, "%lld bits", (long long)q->bits) != NULL;
+	if (b->in[4] || attr_int(b, "weight_prepacked"))
+		return unsupported(b, "g_idx and prepacked weights") != NULL;
+	q->per = 8 / q->bits;
+	if (q->block % q->per || rank_of(b->in[0]) < 1 || rank_of(q->w) != 3 || rank_of(q->scales) > 2
+	 || (q->zeros && rank_of(q->zeros) > 2))
+		return fail(b, "block_size %lld, the weights have %d dimensions, must have 3",
+			(long long)q->block, rank_of(q->w)) != NULL;
+	if (b->in[5] && rank_of(b->in[5]) != 1)
+		return fail(b, "the bias has %d dimensions, must have 1", rank_of(b->in[5])) != NULL;
+	q->blocks = x_idx(m, (q->K + q->block - 1) / q->block);
+	q->bytes = x_idx(m, q->block / q->per);
+	nbits_sizes(b, q);
+	return true;
+}
+
 /*
  * The weights (quantized - zero point) * scale as [n, block, byte, place in the byte], so that the
  * product with a reads both without division of indices.
  */
 static Node *
+nbits_weights(Module *m, const NBits *q, DType d)
+{
+	DType c = acc_type(d);
+	Node *ax[4], *per = x_idx(m, q->per), *v, *z, *e;
+
+	ax[0] = x_axis(m, x_idx(m, q->N));
+	ax[1] = x_axis(m, q->blocks);
+	ax[2] = x_axis(m, q->bytes);
+	ax[3] = x_axis(m, per);
+	v = bit_field(m, x_read(m, q->w, ax), ax[3], q->bits);
+	if (!q->zeros)
+		z = x_int(m, DT_I32, 1 << (q->bits - 1));
+	else if (dtype_of(q->zeros) == DT_U8) {
+		z = block_read(m, q->zeros, ax[0], x_fdiv(m, ax[1], per), zeros_of_row(m, q));
+		z = bit_field(m, z, x_mod(m, ax[1], per), q->bits);
+	} else
+		z = block_read(m, q->zeros, ax[0], ax[1], q->blocks);
+	e = dt_float(z->type->dtype) ? x_sub(m, x_cast(m, c, v), x_cast(m, c, z))
+		: x_cast(m, c, x_sub(m, v, z));
+	e = x_mul(m, e, x_cast(m, c, block_read(m, q->scales, ax[0], ax[1], q->blocks)));
+	return t_tensor(m, 4, ax, x_cast(m, d, e));
+}
+
+/* The operand in whole blocks: zeros where the last one goes on. */
+static Node *
+nbits_operand(Build *b, const NBits *q)
+{
+	Module *m = b->m;
+	Node *a = b->in[0], *at[MAX_RANK], *e;
+	int r = rank_of(a), i;
+
+	if (q->K % q->block) {
+		for (i = 0; i < r; i++)
+			at[i] = x_axis(m, i + 1 < r ? dim_of(a, i) : x_muli(m, q->blocks, q->block));
+		e = x_lt(m, at[r - 1], x_idx(m, q->K));
+		a = t_tensor(m, r, at, x_select(m, e, x_read(m, a, at), x_int(m, dtype_of(a), 0)));
+	}
+	if (attr_int(b, "accuracy_level") == 4 && q->bits >= 4 && q->block >= 16)
+		a = in_bytes(m, a, q->block);
+	return a;
+}
+
+static Node *
 build_matmul_nbits(Build *b)
 {
 	Module *m = b->m;
-	Node *a = b->in[0], *w = b->in[1], *scales = b->in[2], *zeros = b->in[3], *ax[MAX_RANK], *at[MAX_RANK], *q, *z, *e, *t;
-	int64_t K = attr_int(b, "K"), N = attr_int(b, "N"), bits = attr_int(b, "bits"), bs = attr_int(b, "block_size"), per;
-	Node *blocks, *bytes, *red[3], *k, *idx[4];
-	DType d = dtype_of(a), c = acc_type(d);
-	int r = rank_of(a), i;
+	Node *a, *t, *e, *ax[MAX_RANK], *at[MAX_RANK], *red[3], *idx[4];
+	DType d = dtype_of(b->in[0]), c = acc_type(d);
+	int r = rank_of(b->in[0]), i;
+	NBits q;
 
-	if (K < 1 || N < 1 || K > 1 << 28 || N > 1 << 28 || bs < 1 || bs > 1 << 20)
-		return fail(b, "K %lld, N %lld, block_size %lld", (long long)K, (long long)N, (long long)bs);
-	if (bits != 2 && bits != 4 && bits != 8)
-		return unsupported(b, "%lld bits", (long long)bits);
-	if (b->in[4] || attr_int(b, "weight_prepacked"))
-		return unsupported(b, "g_idx and prepacked weights");
-	per = 8 / bits;
-	if (bs % per || r < 1 || rank_of(w) != 3 || rank_of(scales) > 2 || (zeros && rank_of(zeros) > 2))
-		return fail(b, "block_size %lld, the weights have %d dimensions, must have 3", (long long)bs, rank_of(w));
-	blocks = x_idx(m, (K + bs - 1) / bs);
-	bytes = x_idx(m, bs / per);
-	require(m, x_and(m, x_eq(m, dim_of(w, 0), x_idx(m, N)), x_and(m, x_eq(m, dim_of(w, 1), blocks),
-		x_eq(m, dim_of(w, 2), bytes))), b->loc, "the weights are not [N, blocks, bytes of a block]");
-	require(m, x_eq(m, numel(m, scales), x_mul(m, x_idx(m, N), blocks)), b->loc, "%s scales",
-		expr_print(m, numel(m, scales)));
-	require(m, x_eq(m, dim_of(a, r - 1), x_idx(m, K)), b->loc, "the operand has %s columns, K is %lld",
-		expr_print(m, dim_of(a, r - 1)), (long long)K);
-	k = zeros && dtype_of(zeros) == DT_U8 ? x_ceildiv(m, blocks, x_idx(m, per)) : blocks;
-	if (zeros)
-		expect_dim(b, "zero_points", numel(m, zeros), x_muli(m, k, N), false);
-	if (zeros && rank_of(zeros) == 2)
-		expect_dim(b, "zero_points", dim_of(zeros, 1), k, false);
-	if (rank_of(scales) == 2)
-		expect_dim(b, "scales", dim_of(scales, 1), blocks, false);
-	if (b->in[5] && rank_of(b->in[5]) != 1)
-		return fail(b, "the bias has %d dimensions, must have 1", rank_of(b->in[5]));
-	if (b->in[5])
-		expect_dim(b, "the bias", dim_of(b->in[5], 0), x_idx(m, N), false);
-	ax[0] = x_axis(m, x_idx(m, N));
-	ax[1] = x_axis(m, blocks);
-	ax[2] = x_axis(m, bytes);
-	ax[3] = x_axis(m, x_idx(m, per));
-	q = bit_field(m, x_read(m, w, ax), ax[3], bits);
-	if (!zeros)
-		z = x_int(m, DT_I32, 1 << (bits - 1));
-	else if (dtype_of(zeros) == DT_U8) {
-		Node *row = x_ceildiv(m, blocks, x_idx(m, per));
-		z = block_read(m, zeros, ax[0], x_fdiv(m, ax[1], x_idx(m, per)), row);
-		z = bit_field(m, z, x_mod(m, ax[1], x_idx(m, per)), bits);
-	} else
-		z = block_read(m, zeros, ax[0], ax[1], blocks);
-	e = dt_float(z->type->dtype) ? x_sub(m, x_cast(m, c, q), x_cast(m, c, z)) : x_cast(m, c, x_sub(m, q, z));
-	e = x_mul(m, e, x_cast(m, c, block_read(m, scales, ax[0], ax[1], blocks)));
-	t = t_tensor(m, 4, ax, x_cast(m, d, e));
-	if (K % bs) {                                /* zeros where the last block goes on */
-		for (i = 0; i < r; i++)
-			at[i] = x_axis(m, i + 1 < r ? dim_of(a, i) : x_muli(m, blocks, bs));
-		a = t_tensor(m, r, at, x_select(m, x_lt(m, at[r - 1], x_idx(m, K)), x_read(m, a, at), x_int(m, d, 0)));
-	}
-	if (attr_int(b, "accuracy_level") == 4 && bits >= 4 && bs >= 16)
-		a = in_bytes(m, a, bs);
+	if (!nbits_open(b, &q))
+		return NULL;
+	t = nbits_weights(m, &q, d);
+	a = nbits_operand(b, &q);
 	for (i = 0; i + 1 < r; i++)
 		at[i] = ax[i] = x_axis(m, dim_of(a, i));
-	idx[0] = ax[r - 1] = x_axis(m, x_idx(m, N));
-	idx[1] = red[0] = x_axis(m, blocks);
-	idx[2] = red[1] = x_axis(m, bytes);
-	idx[3] = red[2] = x_axis(m, x_idx(m, per));
-	k = x_add(m, x_muli(m, x_add(m, x_mul(m, red[0], bytes), red[1]), per), red[2]);
-	at[r - 1] = k;
+	idx[0] = ax[r - 1] = x_axis(m, x_idx(m, q.N));
+	idx[1] = red[0] = x_axis(m, q.blocks);
+	idx[2] = red[1] = x_axis(m, q.bytes);
+	idx[3] = red[2] = x_axis(m, x_idx(m, q.per));
+	at[r - 1] = x_add(m, x_mul(m, red[0], q.bytes), red[1]);
+	at[r - 1] = x_add(m, x_muli(m, at[r - 1], q.per), red[2]);
 	e = sum_of_products(m, c, 3, red, x_read(m, a, at), x_read(m, t, idx));
 	if (!b->in[5])
 		return t_tensor(m, r, ax, x_cast(m, d, e));

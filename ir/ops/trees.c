@@ -192,25 +192,99 @@ named_forest(Build *b, const char *prefix, Forest *f)
 
 /* ---- the newer form: inner nodes and leaves in arrays of their own --------------------------------------- */
 
+/* Node i's set begins at *at of the members, which moves past it. */
 static bool
-array_forest(Build *b, Forest *f)
+member_set(Build *b, Forest *f, int64_t i, int64_t *at)
 {
-	int64_t n = numbers(b, "nodes_modes"), l = attr_len(b, "leaf_targetids"), nr = attr_len(b, "tree_roots"), i, k, at = 0;
-	const int64_t *feature = ints(b, "nodes_featureids", n), *node[2], *leaf[2], *missing = NULL, *target, *roots;
+	f->nodes[i].value = (double)*at;
+	while (*at < f->nmembers && !isnan(f->members[*at]))
+		++*at;
+	if ((*at)++ >= f->nmembers)
+		return fail(b, "membership_values end before node %lld's", (long long)i) != NULL;
+	return true;
+}
+
+/* n inner nodes; leaves, of which there are l, come behind them. */
+static bool
+array_nodes(Build *b, Forest *f, int64_t n, int64_t l)
+{
+	const int64_t *feature = ints(b, "nodes_featureids", n), *node[2], *leaf[2], *missing = NULL;
+	const char *const tracks = "nodes_missing_value_tracks_true";
+	int64_t i, k, c, at = 0;
+	double mode;
 
 	node[0] = ints(b, "nodes_truenodeids", n);
 	node[1] = ints(b, "nodes_falsenodeids", n);
 	leaf[0] = ints(b, "nodes_trueleafs", n);
 	leaf[1] = ints(b, "nodes_falseleafs", n);
-	target = ints(b, "leaf_targetids", l);
-	roots = ints(b, "tree_roots", nr);
-	if (!feature || !node[0] || !node[1] || !leaf[0] || !leaf[1] || !target || !roots)
+	if (!feature || !node[0] || !node[1] || !leaf[0] || !leaf[1])
 		return false;
-	if (attr_len(b, "nodes_missing_value_tracks_true") && !(missing = ints(b, "nodes_missing_value_tracks_true", n)))
+	if (attr_len(b, tracks) && !(missing = ints(b, tracks, n)))
 		return false;
-	if (numbers(b, "nodes_splits") != n || numbers(b, "leaf_weights") != l)
-		return fail(b, "%lld splits for %lld nodes, %lld weights for %lld leaves", (long long)numbers(b, "nodes_splits"),
-			(long long)n, (long long)numbers(b, "leaf_weights"), (long long)l) != NULL;
+	for (i = 0; i < n; i++) {
+		mode = number(b, "nodes_modes", i);
+		if (!(mode >= 0 && mode <= MEMBER) || !feature_ok(b, feature[i]))
+			return fail(b, "node %lld has mode %g", (long long)i, mode) != NULL;
+		f->nodes[i] = (TreeNode){.mode = (Mode)mode, .feature = (int32_t)feature[i],
+			.value = number(b, "nodes_splits", i), .missing_true = missing && missing[i]};
+		if (f->nodes[i].mode == MEMBER && !member_set(b, f, i, &at))
+			return false;
+		for (k = 0; k < 2; k++) {
+			c = node[k][i];
+			if (c < 0 || c >= (leaf[k][i] ? l : n))
+				return fail(b, "a child of node %lld does not exist", (long long)i) != NULL;
+			f->nodes[i].child[k] = leaf[k][i] ? n + c : c;
+		}
+	}
+	return true;
+}
+
+static bool
+array_leaves(Build *b, Forest *f, int64_t n, int64_t l)
+{
+	const int64_t *target = ints(b, "leaf_targetids", l);
+	int64_t i;
+
+	if (!target)
+		return false;
+	f->weights = NEWN(b->m, Weight, l + 1);
+	for (i = 0; i < l; i++) {
+		f->nodes[n + i].mode = LEAF;
+		if (target[i] < 0 || target[i] >= f->ntargets)
+			return fail(b, "leaf %lld is for result %lld of %lld", (long long)i,
+				(long long)target[i], (long long)f->ntargets) != NULL;
+		f->weights[f->nweights++] = (Weight){n + i, target[i], number(b, "leaf_weights", i)};
+	}
+	return true;
+}
+
+static bool
+array_roots(Build *b, Forest *f, int64_t n)
+{
+	const int64_t *roots;
+	int64_t i;
+
+	f->ntrees = attr_len(b, "tree_roots");
+	if (!(roots = ints(b, "tree_roots", f->ntrees)))
+		return false;
+	f->roots = NEWN(b->m, int64_t, f->ntrees + 1);
+	for (i = 0; i < f->ntrees; i++) {
+		if (roots[i] < 0 || roots[i] >= n)
+			return fail(b, "root %lld does not exist", (long long)roots[i]) != NULL;
+		f->roots[i] = roots[i];
+	}
+	return true;
+}
+
+static bool
+array_forest(Build *b, Forest *f)
+{
+	int64_t n = numbers(b, "nodes_modes"), l = attr_len(b, "leaf_targetids"), i;
+	int64_t splits = numbers(b, "nodes_splits"), weights = numbers(b, "leaf_weights");
+
+	if (n < 0 || splits != n || weights != l)
+		return fail(b, "%lld splits for %lld nodes, %lld weights for %lld leaves",
+			(long long)splits, (long long)n, (long long)weights, (long long)l) != NULL;
 	f->nmembers = numbers(b, "membership_values");
 	if (f->nmembers < 0)
 		return fail(b, "membership_values are no numbers") != NULL;
@@ -220,43 +294,7 @@ array_forest(Build *b, Forest *f)
 	f->members[f->nmembers] = NAN;
 	f->nnodes = n + l;
 	f->nodes = NEWN(b->m, TreeNode, n + l + 1);
-	for (i = 0; i < n; i++) {
-		TreeNode *t = &f->nodes[i];
-		double mode = number(b, "nodes_modes", i);
-		if (!(mode >= 0 && mode <= MEMBER) || !feature_ok(b, feature[i]))
-			return fail(b, "node %lld has mode %g", (long long)i, mode) != NULL;
-		*t = (TreeNode){.mode = (Mode)mode, .feature = (int32_t)feature[i], .value = number(b, "nodes_splits", i),
-			.missing_true = missing && missing[i]};
-		if (t->mode == MEMBER) {
-			t->value = (double)at;
-			while (at < f->nmembers && !isnan(f->members[at]))
-				at++;
-			if (at++ >= f->nmembers)
-				return fail(b, "membership_values end before node %lld's", (long long)i) != NULL;
-		}
-		for (k = 0; k < 2; k++) {
-			int64_t c = node[k][i];
-			if (c < 0 || c >= (leaf[k][i] ? l : n))
-				return fail(b, "a child of node %lld does not exist", (long long)i) != NULL;
-			t->child[k] = leaf[k][i] ? n + c : c;
-		}
-	}
-	f->weights = NEWN(b->m, Weight, l + 1);
-	for (i = 0; i < l; i++) {
-		f->nodes[n + i].mode = LEAF;
-		if (target[i] < 0 || target[i] >= f->ntargets)
-			return fail(b, "leaf %lld is for result %lld of %lld", (long long)i, (long long)target[i],
-				(long long)f->ntargets) != NULL;
-		f->weights[f->nweights++] = (Weight){n + i, target[i], number(b, "leaf_weights", i)};
-	}
-	f->ntrees = nr;
-	f->roots = NEWN(b->m, int64_t, nr + 1);
-	for (i = 0; i < nr; i++) {
-		if (roots[i] < 0 || roots[i] >= n)
-			return fail(b, "root %lld does not exist", (long long)roots[i]) != NULL;
-		f->roots[i] = roots[i];
-	}
-	return true;
+	return array_nodes(b, f, n, l) && array_leaves(b, f, n, l) && array_roots(b, f, n);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
