@@ -2,8 +2,8 @@
  * --check-passes: after each pass the module is compiled and run, and its results are held to those
  * of the model as imported. What a pass left before loop level goes through its text into a module
  * of its own and from there only through the passes that cannot be left out, so that the first pass
- * whose results differ is the one to blame. The model's own results come from the evaluator where it
- * is small, else from the same way.
+ * whose results differ is the one to blame. The model's own results come from the evaluator where
+ * it is small, else from the same way.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * Routines for what is not data-parallel (abi.h, TCC_HOST): sequences, optionals and maps here, strings
- * in host_string.c. Values live in memory of the run and are never changed once made, so they may share
- * elements.
+ * Routines for what is not data-parallel (abi.h, TCC_HOST): sequences, optionals and maps here,
+ * strings in host_string.c. Values live in memory of the run and are never changed once made, so
+ * they may share elements.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -195,11 +195,12 @@ int64_t do_seq_at(TccContext *ctx, const int64_t *a)
 }
 
 /*
- * Copies the box of `n` outer rows of `bytes` each; rows lie `dst_step` and `src_step` apart. Where the
- * memory is a device's, a copy a row.
+ * Copies the box of `n` outer rows of `bytes` each; rows lie `dst_step` and `src_step` apart. Where
+ * the memory is a device's, a copy a row.
  */
 static bool copy_rows(TccContext *ctx, uint8_t *dst, uint64_t dst_step, bool dst_host,
-                      const uint8_t *src, uint64_t src_step, bool src_host, uint64_t n, uint64_t bytes)
+                      const uint8_t *src, uint64_t src_step, bool src_host, uint64_t n,
+                      uint64_t bytes)
 {
 	if (dst_step == bytes && src_step == bytes)
 		return !tcc_move(ctx, dst, dst_host, src, src_host, n * bytes);
@@ -226,7 +227,8 @@ static uint64_t product(const int64_t *dims, int64_t from, int64_t to)
 static bool part(TccContext *ctx, TccValue *v, const int64_t *a, int64_t from, int64_t len)
 {
 	const TccSlot *s = &ctx->slots[a[1]];
-	int64_t axis = a[2], rank = a[6], *shape = tcc_run_alloc(ctx, (uint64_t)(rank + 1) * sizeof *shape, true);
+	int64_t axis = a[2], rank = a[6];
+	int64_t *shape = tcc_run_alloc(ctx, (uint64_t)(rank + 1) * sizeof *shape, true);
 	const int64_t *dims = a + 7;
 	uint32_t dtype = ctx->inst->buffers[a[1]].dtype;
 	uint64_t unit = unit_of(dtype);
@@ -460,7 +462,8 @@ static int64_t map_part(TccContext *ctx, int64_t dst, const TccValue *v, const T
 	uint8_t *to = dtype == TCC_STRING ? (uint8_t *)host_result(ctx, dst, (int64_t)n)
 	                                  : tcc_run_alloc(ctx, n * unit, true);
 	for (uint64_t i = 0; to && i < n; i++)
-		memcpy(to + i * unit, (const uint8_t *)tcc_tensor_data(&from->u.tensor) + k[i].at * unit, unit);
+		memcpy(to + i * unit,
+		       (const uint8_t *)tcc_tensor_data(&from->u.tensor) + k[i].at * unit, unit);
 	return dtype == TCC_STRING ? 0 : host_deliver(ctx, dst, to, n * unit);
 }
 

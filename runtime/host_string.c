@@ -257,8 +257,8 @@ static uint64_t space_at(const char *p, const char *end)
 	if (end - p < 3)
 		return 0;
 	uint32_t c = (uint32_t)u[0] << 16 | (uint32_t)u[1] << 8 | u[2];
-	bool yes = c == 0xe19a80 || (c >= 0xe28080 && c <= 0xe2808a) || c == 0xe280a8 || c == 0xe280a9 ||
-	           c == 0xe280af || c == 0xe2819f || c == 0xe38080;
+	bool yes = c == 0xe19a80 || (c >= 0xe28080 && c <= 0xe2808a) || c == 0xe280a8 ||
+	           c == 0xe280a9 || c == 0xe280af || c == 0xe2819f || c == 0xe38080;
 	return yes ? 3 : 0;
 }
 
