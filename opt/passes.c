@@ -3,28 +3,28 @@
 #include <time.h>
 #include "opt.h"
 
-/* name, level it needs, level it leaves, can be left out, function, what it does */
+/* name, level it needs, level it leaves, can be left out, function, what it does in 40 columns */
 const Pass passes[] = {
 	{"simplify",  LEVEL_GRAPH,  LEVEL_GRAPH,  true,  pass_simplify,
 		"apply the rewrite rules"},
 	{"lower",     LEVEL_GRAPH,  LEVEL_TENSOR, false, pass_lower,
 		"replace operators by their definitions"},
 	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_quantized,
-		"sum products of dequantized bytes as integers"},
+		"sum dequantized bytes as integers"},
 	{"dot4",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,
-		"sum products of bytes in fours where the machine can"},
+		"sum products of bytes in fours"},
 	{"inline",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,
-		"write producers into consumers where that saves memory traffic"},
+		"write producers into their consumers"},
 	{"hoist",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,
-		"compute reductions once for all axes they do not depend on"},
+		"compute invariant reductions once"},
 	{"fold",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,
 		"compute what depends on constants alone"},
 	{"sizes",     LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,
-		"name the sizes that only run-time data give"},
+		"name the sizes that run-time data decide"},
 	{"group",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,
-		"gather tensors that share their outer loops into kernels"},
+		"gather tensors into kernels"},
 	{"layout",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_layout,
-		"store values as the kernels on both sides ask"},
+		"choose how values lie in memory"},
 	{"schedule",  LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule,
 		"make the kernels and the host plan"},
 	{0}

@@ -46,6 +46,7 @@ for c in compile check run verify bench profile inspect opt ops targets passes d
 		grep -q -- "$o" "$t/completion" || fail "no $o in the completion"
 	done
 done
+[ -z "$("$tcc" passes | awk 'length > 80')" ] || fail "a pass takes more than 80 columns"
 if command -v bash >/dev/null; then
 	words=$(bash -c ". '$t/completion'; COMP_WORDS=(tcc-ml compile --ta); COMP_CWORD=2; _tcc_ml
 		echo \${COMPREPLY[@]}")
