@@ -2,9 +2,12 @@
  * Calls of the runtime's routines (runtime/host*.c): what is not data-parallel, and what holds
  * sequences, optionals and maps.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan.h"
+
+enum { MAX_ARGS = 96 };         /* of a routine */
 
 static void
 call_routine(Planner *p, Region *out, const char *name, int n, Node *const *v)
@@ -50,52 +53,100 @@ run_seq(Planner *p, Region *out, Node *n)
 	}
 }
 
+/* The operand that a digit names, NULL: there is none. */
+static Node *
+named_operand(const Node *n, char digit)
+{
+	int i = digit - '0';
+
+	return digit >= '0' && digit <= '9' && i < n->nin ? n->in[i] : NULL;
+}
+
+/* Arguments that tell of a tensor: sizes, or the integer it holds. How many; letters as below. */
+static int
+tensor_argument(Planner *p, Region *out, char kind, Node *t, Node **v)
+{
+	Module *m = p->m;
+	Node *one;
+	int d;
+
+	switch (kind) {
+	case 'N':
+		v[0] = host_value(p, out, numel(m, t));
+		return 1;
+	case 'R':
+		v[0] = x_idx(m, rank_of(t));
+		for (d = 0; d < rank_of(t); d++)
+			v[1 + d] = host_value(p, out, dim_of(t, d));
+		return 1 + rank_of(t);
+	case '=':
+		v[0] = scalar_value(p, out, t);
+		return 1;
+	default:
+		one = x_eq(m, numel(m, t), x_idx(m, 1));
+		v[0] = host_value(p, out, x_select(m, one, x_idx(m, 0), x_idx(m, 1)));
+		return 1;
+	}
+}
+
 /*
  * One or more arguments of a routine, from the pattern at *c, which moves past it: d the result's
  * buffer, v the same as a view that the routine sets, 0..9 an operand's, nKD the size of operand
  * K's dimension D (1 past its rank), N the result's number of elements, NK operand K's, RK operand
- * K's rank and sizes, =K the integer that operand K holds, SK 0 if operand K has one element and
- * the result another number, else 1, #V the integer V.
+ * K's rank and sizes, =K the integer that operand K holds, SK 0 if operand K has one element, else
+ * 1, #V the integer V. 0: the pattern, which may come from a text, is none of these.
  */
 static int
 host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v)
 {
 	char kind = *(*c)++, *end;
-	bool other = strchr("nRS=", kind) || (kind == 'N' && **c >= '0' && **c <= '9');
-	Node *t = other ? n->in[*(*c)++ - '0'] : kind >= '0' && kind <= '9' ? n->in[kind - '0'] : n;
-	int d, k = 0;
+	bool sized = strchr("nNRS=", kind), own = kind == 'N' && !isdigit((unsigned char)**c);
+	Node *t = own ? n : named_operand(n, sized ? **c : kind);
+	int d;
 
-	switch (kind) {
-	case 'd': case 'v':
-		v[k++] = x_idx(p->m, id);
-		break;
-	case '#':
-		v[k++] = x_idx(p->m, strtoll(*c, &end, 10));
+	if (kind == 'd' || kind == 'v') {
+		v[0] = x_idx(p->m, id);
+		return 1;
+	}
+	if (kind == '#') {
+		v[0] = x_idx(p->m, strtoll(*c, &end, 10));
+		d = end > *c;
 		*c = end;
-		break;
-	case 'n':
+		return d;
+	}
+	if (!t || (sized && t->type->kind != T_TENSOR))
+		return 0;
+	*c += sized && !own;
+	if (kind == 'n') {
+		if (!isdigit((unsigned char)**c))
+			return 0;
 		d = *(*c)++ - '0';
-		v[k++] = host_value(p, out, rank_of(t) > d ? dim_of(t, d) : x_idx(p->m, 1));
-		break;
-	case 'N':
-		v[k++] = host_value(p, out, numel(p->m, t));
-		break;
-	case 'R':
-		v[k++] = x_idx(p->m, rank_of(t));
-		for (d = 0; d < rank_of(t); d++)
-			v[k++] = host_value(p, out, dim_of(t, d));
-		break;
-	case '=':
-		v[k++] = scalar_value(p, out, t);
-		break;
-	case 'S':
-		v[k++] = host_value(p, out,
-			x_select(p->m, x_eq(p->m, numel(p->m, t), x_idx(p->m, 1)), x_idx(p->m, 0),
-				x_idx(p->m, 1)));
-		break;
-	default:
-		touch_buffer(p, t);
-		v[k++] = x_idx(p->m, root_buffer(p, t));
+		v[0] = host_value(p, out, rank_of(t) > d ? dim_of(t, d) : x_idx(p->m, 1));
+		return 1;
+	}
+	if (sized)
+		return tensor_argument(p, out, kind, t, v);
+	touch_buffer(p, t);
+	v[0] = x_idx(p->m, root_buffer(p, t));
+	return 1;
+}
+
+/* The arguments, and how many; -1 after a message. */
+static int
+host_arguments(Planner *p, Region *out, Node *n, int id, const char *pattern, Node **v)
+{
+	const char *c = pattern + strspn(pattern, " ");
+	int k = 0, more;
+
+	while (*c) {
+		more = k + 1 + MAX_RANK <= MAX_ARGS ? host_argument(p, out, n, id, &c, v + k) : 0;
+		if (!more) {
+			diag_error(p->m->diag, X_INVALID, n->loc,
+				"the routine %s has no argument %d in \"%s\"", n->name, k + 1, pattern);
+			return -1;
+		}
+		k += more;
+		c += strspn(c, " ");
 	}
 	return k;
 }
@@ -105,34 +156,27 @@ host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v
 void
 run_host(Planner *p, Region *out, Node *n)
 {
-	Node *v[64];
-	const Attr *pattern = attr_find(n->attrs, "args");
-	const char *c = pattern ? pattern->s : NULL;
-	int i, k = 0, id;
+	Node *v[MAX_ARGS];
+	const Attr *args = attr_find(n->attrs, "args");
+	BufClass cls;
+	int i, k, id;
 
 	for (i = 0; i < n->nin; i++)
 		if (n->in[i])
 			ensure(p, out, n->in[i]);
-	if (!c) {
+	if (!args || args->kind != A_STR) {
 		diag_error(p->m->diag, X_UNSUPPORTED, n->loc, "the routine %s is not there", n->name);
 		return;
 	}
 	p->step++;
 	if (n->type->kind == T_TENSOR) {
-		bool string = dtype_of(n) == DT_STRING, view = strchr(c, 'v') != NULL;
-		id = storage_of(p->s, n)->id = new_buf(p,
-			view ? BUF_VIEW
-			: string ? BUF_HOST
-			: BUF_HEAP,
-			storage_type(dtype_of(n)), NULL);
-		if (!view)
+		cls = strchr(args->s, 'v') ? BUF_VIEW : dtype_of(n) == DT_STRING ? BUF_HOST : BUF_HEAP;
+		id = storage_of(p->s, n)->id = new_buf(p, cls, storage_type(dtype_of(n)), NULL);
+		if (cls != BUF_VIEW)
 			allocate_buffer(p, out, id, host_value(p, out, bytes_of(p, n)));
 	} else
 		id = value_buffer(p, n);
-	while (*c)
-		if (*c == ' ')
-			c++;
-		else
-			k += host_argument(p, out, n, id, &c, v + k);
-	call_routine(p, out, n->name, k, v);
+	k = host_arguments(p, out, n, id, args->s, v);
+	if (k >= 0)
+		call_routine(p, out, n->name, k, v);
 }
