@@ -1,20 +1,7 @@
 #!/bin/sh
 # Old forms of operators, against onnxruntime and the text of their version.
 set -u
-tcc=${TCC_BUILD:-build}/tcc-ml
-py=build/venv/bin/python
-out=${TCC_TMP:-build/tests}/versions
-skip() {
-	echo "$1"
-	exit 77
-}
-[ -x "$tcc" ] || skip "no $tcc"
-[ -x $py ] || skip "no $py: run make deps"
-rm -rf "$out"
-$py tests/frontend/versions.py "$out" || exit 1
-"$tcc" verify -j "${TCC_JOBS:-2}" --rtol 1e-4 --atol 1e-5 "$out"/* >"$out.log" 2>&1
-grep -v -e '^PASS' -e ' skipped$' "$out.log"
-count() {
-	grep -c -E "^($1) " "$out.log"
-}
+. tests/cases
+write_cases versions tests/frontend/versions.py
+verify_cases --rtol 1e-4 --atol 1e-5
 echo "$(count PASS) passed, $(count 'FAIL|ERROR') failed, $(count 'UNSUPPORTED|SKIP') skipped"

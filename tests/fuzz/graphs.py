@@ -336,13 +336,10 @@ def gather(g):
 
 def expand(g):
     n, t, s = g.pick()
-    to = [g.r.choice([2, 3]) if d == 1 else (1 if isinstance(d, str) else d) for d in s]
-    shape = [g.r.choice([2, 3]) if d == 1 else d for d in s]
-    to = [b if a == 1 and b != 1 else a for a, b in zip(s, to)]
+    to = [g.r.choice([2, 3]) if d == 1 else d for d in s]
     arg = [1 if isinstance(d, str) else d for d in to]
     if g.r.random() < 0.3 and len(s) < 6:
         to, arg = [2] + to, [2] + arg
-    del shape
     g.node("Expand", [n, g.const(np.array(arg, I))], t, to)
 
 
@@ -400,10 +397,8 @@ def topk(g):
         raise Skip
     c = g.r.randint(1, s[k])
     to = s[:k] + [c] + s[k + 1:]
-    out = g.node("TopK", [n, g.const(np.array([c], I))], t, [to, to], nout=2, axis=k)
-    g.values[-1] = (g.values[-1][0], np.dtype(I), to)
+    g.node("TopK", [n, g.const(np.array([c], I))], t, [to, to], nout=2, axis=k)
     g.values.pop()                              # near ties: indices are not compared
-    del out
 
 
 def resize(g):

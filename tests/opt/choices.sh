@@ -1,14 +1,14 @@
 #!/bin/sh
 # What passes choose stands in the text, and what is edited there is done: without the choices the
 # results are the same, and a choice that cannot be is refused by name.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP model=models/tongue.onnx
-fail() { echo "$1"; exit 1; }
+. tests/cmd/lib
+model=models/tongue.onnx
 refused() {
 	"$tcc" opt "$t/bad.ir" --passes=schedule -o "$t/x.ir" 2>"$t/err" && fail "$1: accepted"
 	[ $? = 3 ] && grep -q "$1" "$t/err" || fail "$1: $(cat "$t/err")"
 }
 
-build/venv/bin/python - "$t/text.npy" <<'PY' || exit 1
+"$py" - "$t/text.npy" <<'PY' || exit 1
 import sys, numpy
 numpy.save(sys.argv[1], numpy.frombuffer(b"the choices of a pass", numpy.uint8).astype(numpy.int64)[None])
 PY
@@ -17,12 +17,11 @@ for a in kernel outer order block; do
 	grep -q "with {[^}]*$a = " "$t/chosen.ir" || fail "no choice of $a"
 done
 sed 's/ with {[^}]*}//' "$t/chosen.ir" >"$t/plain.ir"
-cp "$t/chosen.ir.data" "$t/plain.ir.data" 2>/dev/null
 for f in chosen plain; do
 	"$tcc" run "$t/$f.ir" --input "text=$t/text.npy" --output-dir "$t/$f" || fail "$f does not run"
 	"$tcc" opt "$t/$f.ir" --passes=schedule -o "$t/$f.loop.ir" || fail "$f is not scheduled"
 done
-build/venv/bin/python - "$t/chosen/output_0.npy" "$t/plain/output_0.npy" <<'PY' || fail "results differ"
+"$py" - "$t/chosen/output_0.npy" "$t/plain/output_0.npy" <<'PY' || fail "results differ"
 import sys, numpy
 a, b = map(numpy.load, sys.argv[1:])
 numpy.testing.assert_allclose(a, b, 1e-4, 1e-5)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Sums of products of bytes: in fours where the machine has the instruction, and right everywhere, for
 # every pair of types, lengths that are no multiple of four, windows over padded values, groups.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP n=0 lines= results= params=
-fail() { echo "$1"; exit 1; }
+. tests/cmd/lib
+n=0 lines= results= params=
 out() {
 	lines="$lines
 	%$n = tensor $1"

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Models in QDQ form: sums of dequantized bytes become integer sums where the machine is fast at them,
 # with zero points on either side, padding, scales for each channel, a value that others read as well.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
-fail() { echo "$1"; exit 1; }
+. tests/cmd/lib
 numbers() { awk -v n="$1" -v lo="$2" -v hi="$3" 'BEGIN { srand(n); for (i = 0; i < n; i++) printf "%s%d", i ? ", " : "", lo + int(rand() * (hi - lo + 1)) }'; }
 
 cat >"$t/qdq.ir" <<IR
