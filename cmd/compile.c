@@ -109,17 +109,26 @@ to_stdout(const Work *w, int kind)
 
 /* ---- moving -------------------------------------------------------------------------------- */
 
+/* Copies what is left of the file. False: not all could be written. */
+static bool
+copy_stream(FILE *in, FILE *out)
+{
+	char buf[1 << 14];
+	size_t n;
+
+	while ((n = fread(buf, 1, sizeof buf, in)) > 0)
+		if (fwrite(buf, 1, n, out) != n)
+			return false;
+	return true;
+}
+
 /* Into a device or pipe, which nothing may take the place of. 0, or -1 with errno. */
 static int
 pour(const char *from, const char *to)
 {
-	char buf[1 << 14];
 	FILE *in = fopen(from, "rb"), *out = in ? fopen(to, "wb") : NULL;
-	size_t n;
-	bool ok = out != NULL;
+	bool ok = out && copy_stream(in, out);
 
-	while (ok && (n = fread(buf, 1, sizeof buf, in)) > 0)
-		ok = fwrite(buf, 1, n, out) == n;
 	if (out)
 		ok = fclose(out) == 0 && ok;
 	if (in)
@@ -203,13 +212,10 @@ static int
 copy_to_stdout(Work *w, const char *path)
 {
 	FILE *f = fopen(path, "rb");
-	char buf[1 << 14];
-	size_t n;
 
 	if (!f)
 		return cannot(w, path);
-	while ((n = fread(buf, 1, sizeof buf, f)))
-		fwrite(buf, 1, n, stdout);
+	copy_stream(f, stdout);
 	fclose(f);
 	remove(path);
 	return X_OK;
