@@ -220,7 +220,7 @@ help:
 	@echo "make check-san   unit tests, the command line and a tenth of the operators with sanitizers"
 	@echo "make deps        install everything that build and tests need"
 	@echo "make fuzz        libFuzzer programs under build/fuzz"
-	@echo "make bench       measure compiled models against onnxruntime"
+	@echo "make bench       measure compiled models against onnxruntime and OpenVINO"
 	@echo "make install     into DESTDIR and prefix (GNU directories)"
 	@echo "make ASAN=1 ...  the same under build/asan with sanitizers"
 

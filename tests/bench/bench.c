@@ -1,58 +1,54 @@
 /*
- * Times a compiled model (a shared object) and onnxruntime on the same inputs, in turn, in one
- * process: several rounds of a block of runs of each; a round gives the ratio of its medians. Or one
- * side alone (`ours`, `ort`), for its load time, first run and peak memory.
+ * Times a compiled model (a shared object) and other engines on the same inputs, in turn, in one
+ * process: several rounds of a block of runs of each; a round gives, for each peer, its
+ * median by ours. Or one engine alone, for its load time, first run and peak memory. Or the machine.
  *
- * usage: bench both|ours|ort ORT-LIBRARY MODEL.onnx MODEL.so MODEL-SYMBOL API-SYMBOL INPUTS THREADS
- *        ROUNDS SECONDS
- * INPUTS is a file of lines `input NAME DTYPE FILE RANK DIM...` (DTYPE is ONNX's number, FILE raw
- * bytes) and `output NAME`. Writes one line of JSON.
+ * usage: bench together|alone ENGINE,... KEY=VALUE...      bench machine THREADS
+ * ENGINE: tcc (first), ort, openvino. Keys: onnx, so, model, api, ort, openvino, precision, ports,
+ * threads, rounds, seconds. `ports` is a file of lines `input NAME DTYPE FILE RANK DIM...` (DTYPE is
+ * ONNX's number, FILE raw bytes) and `output NAME`. Writes one line of JSON; an engine that cannot
+ * load or run the model has an `error` in it and is left out.
  */
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "bench.h"
 
-#include "runtime/abi.h"
-#include "ort.h"
-
-enum { MAX_PORTS = 256, MAX_RANK = 16, MAX_RUNS = 1 << 20, MAX_ROUNDS = 256 };
-
-typedef struct Times {
-	double *ms;
-	int n;
-} Times;
+enum { MAX_RUNS = 1 << 20, MAX_ROUNDS = 256, NENGINES = 3 };
 
 typedef struct Side {
-	const char *name;
-	int (*run)(void *state);        /* 0, or it has printed why not */
-	void *state;
+	const Engine *engine;
+	const char *error;     /* NULL: none */
 	double load_ms, first_ms;
-	Times times;
+	double *ms;            /* of all timed runs */
+	int n;
+	double speedup[MAX_ROUNDS];    /* its time by ours */
 } Side;
 
-static char *in_names[MAX_PORTS], *out_names[MAX_PORTS];
-static TccValue in_values[MAX_PORTS];
-static size_t in_bytes[MAX_PORTS];
-static int nin, nout;
+Ports ports;
 
-static double now_ms(void)
+double
+now_ms(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e3 + t.tv_nsec / 1e6;
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static void fail(const char *what, const char *why)
+static void
+fail(const char *what, const char *why)
 {
 	fprintf(stderr, "error: %s: %s\n", what, why);
 	exit(1);
 }
 
-static void *read_file(const char *path, size_t *size)
+/* ---- inputs -------------------------------------------------------------------------------- */
+
+static void *
+read_file(const char *path, size_t *size)
 {
 	FILE *f = fopen(path, "rb");
 	void *data;
@@ -60,7 +56,7 @@ static void *read_file(const char *path, size_t *size)
 	if (!f)
 		fail(path, "cannot open");
 	fseek(f, 0, SEEK_END);
-	*size = ftell(f);
+	*size = (size_t)ftell(f);
 	rewind(f);
 	data = aligned_alloc(64, (*size + 64) & ~(size_t)63);
 	if (fread(data, 1, *size, f) != *size)
@@ -69,7 +65,8 @@ static void *read_file(const char *path, size_t *size)
 	return data;
 }
 
-static void read_input(char *line, char **rest)
+static void
+read_input(char **rest)
 {
 	static const struct { uint8_t code, bits; } types[] = {
 #define DL(number, id, name, bits, dl) [number] = { dl, bits },
@@ -79,172 +76,133 @@ static void read_input(char *line, char **rest)
 	char *name = strtok_r(NULL, " \n", rest);
 	int dtype = atoi(strtok_r(NULL, " \n", rest));
 	char *path = strtok_r(NULL, " \n", rest);
-	int rank = atoi(strtok_r(NULL, " \n", rest));
-	TccValue *v = &in_values[nin];
+	int i, rank = atoi(strtok_r(NULL, " \n", rest));
+	TccValue *v = &ports.in[ports.nin];
 
-	(void)line;
 	v->kind = TCC_TENSOR;
-	v->dtype = dtype;
-	v->u.tensor = (TccTensor){ .device_type = TCC_DEV_CPU, .ndim = rank, .lanes = 1,
+	v->dtype = (uint32_t)dtype;
+	v->u.tensor = (TccTensor){.device_type = TCC_DEV_CPU, .ndim = rank, .lanes = 1,
 		.code = types[dtype].code, .bits = types[dtype].bits,
-		.shape = calloc(MAX_RANK, sizeof(int64_t)) };
-	v->u.tensor.data = read_file(path, &in_bytes[nin]);
-	for (int i = 0; i < rank; i++)
+		.shape = calloc(MAX_RANK, sizeof(int64_t))};
+	v->u.tensor.data = read_file(path, &ports.in_bytes[ports.nin]);
+	for (i = 0; i < rank; i++)
 		v->u.tensor.shape[i] = atoll(strtok_r(NULL, " \n", rest));
-	in_names[nin++] = strdup(name);
+	ports.in_names[ports.nin++] = strdup(name);
 }
 
-static void read_ports(const char *path)
+static void
+read_ports(const char *path)
 {
-	FILE *f = fopen(path, "r");
+	FILE *f = path ? fopen(path, "r") : NULL;
 	char line[4096], *rest;
+	const char *word;
 
 	if (!f)
-		fail(path, "cannot open");
+		fail(path ? path : "ports", "cannot open");
 	while (fgets(line, sizeof line, f)) {
-		const char *word = strtok_r(line, " \n", &rest);
-
-		if (nin == MAX_PORTS || nout == MAX_PORTS)
+		word = strtok_r(line, " \n", &rest);
+		if (ports.nin == MAX_PORTS || ports.nout == MAX_PORTS)
 			fail(path, "too many inputs or outputs");
 		if (word && !strcmp(word, "input"))
-			read_input(line, &rest);
+			read_input(&rest);
 		else if (word && !strcmp(word, "output"))
-			out_names[nout++] = strdup(strtok_r(NULL, " \n", &rest));
+			ports.out_names[ports.nout++] = strdup(strtok_r(NULL, " \n", &rest));
 	}
 	fclose(f);
 }
 
-/* --- ours ---------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------- */
 
-typedef struct Ours {
-	const TccUserApi *api;
-	TccInst *inst;
-	TccContext *ctx;
-	TccValue out[MAX_PORTS];
-} Ours;
-
-static int ours_run(void *state)
+static bool
+run(Side *s)
 {
-	Ours *o = state;
+	const char *why = s->error ? NULL : s->engine->run();
 
-	memset(o->out, 0, nout * sizeof *o->out);
-	if (!o->api->run(o->ctx, in_values, nin, o->out, nout))
-		return 0;
-	fprintf(stderr, "error: tcc-ml: %s\n", o->api->error(o->ctx));
-	return -1;
+	if (why)
+		s->error = strdup(why);
+	return !s->error;
 }
 
-static void ours_load(Ours *o, const char *so, const char *model, const char *api, int threads)
+static void
+start(const Args *a, Side *s)
 {
-	TccOptions options = { .size = sizeof options, .threads = threads };
-	void *lib = dlopen(so, RTLD_NOW | RTLD_LOCAL);
-	const TccModel *m;
+	double from = now_ms();
+	const char *why = s->engine->load(a);
 
-	if (!lib)
-		fail(so, dlerror());
-	m = dlsym(lib, model);
-	o->api = dlsym(lib, api);
-	if (!m || !o->api)
-		fail(so, "symbols not found");
-	if (o->api->load(m, &options, &o->inst))
-		fail(so, o->api->inst_error(o->inst));
-	if (o->api->context_new(o->inst, &o->ctx))
-		fail(so, o->api->error(o->ctx));
+	s->error = why ? strdup(why) : NULL;
+	s->load_ms = now_ms() - from;
+	from = now_ms();
+	run(s);
+	s->first_ms = now_ms() - from;
+	s->ms = malloc(MAX_RUNS * sizeof *s->ms);
 }
 
-/* --- theirs -------------------------------------------------------------------------------- */
-
-typedef struct Theirs {
-	Ort api;
-	OrtEnv *env;
-	OrtSession *session;
-	OrtValue *in[MAX_PORTS], *out[MAX_PORTS];
-} Theirs;
-
-static int ort_failed(const Ort *api, OrtStatus *s)
+static int
+compare_double(const void *a, const void *b)
 {
-	if (!s)
-		return 0;
-	fprintf(stderr, "error: onnxruntime: %s\n", api->GetErrorMessage(s));
-	api->ReleaseStatus(s);
-	return -1;
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
 }
 
-static int theirs_run(void *state)
+/* Sorts. */
+static double
+quantile(double *v, int n, double q)
 {
-	Theirs *t = state;
-
-	for (int i = 0; i < nout; i++) {
-		if (t->out[i])
-			t->api.ReleaseValue(t->out[i]);
-		t->out[i] = NULL;
-	}
-	return ort_failed(&t->api, t->api.Run(t->session, NULL, (const char *const *)in_names,
-		(const OrtValue *const *)t->in, nin, (const char *const *)out_names, nout, t->out));
+	qsort(v, (size_t)n, sizeof *v, compare_double);
+	return v[(int)(q * (n - 1) + 0.5)];
 }
 
-static void ort_open(Ort *api, const char *path)
+/* Runs for about `seconds`, at least once, and gives the median of the first `most`; the first run
+ * only warms caches. */
+static double
+block(Side *s, double seconds, int most)
 {
-	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	const OrtApiBase *(*base)(void) = lib ? (const OrtApiBase *(*)(void))dlsym(lib, "OrtGetApiBase")
-	                                      : NULL;
-	const void *const *table;
+	int from = s->n, n;
+	double begin, end, *ms = malloc((size_t)most * sizeof *ms), median;
 
-	if (!base)
-		fail(path, dlerror());
-	table = base()->get_api(ORT_API_VERSION);
-	if (!table)
-		fail(path, "too old");
-#define ORT_GET(number, name, result, parameters) api->name = (result (*) parameters)table[number];
-	ORT_FUNCTIONS(ORT_GET)
-#undef ORT_GET
+	run(s);
+	end = now_ms() + seconds * 1e3;
+	do {
+		begin = now_ms();
+		if (!run(s))
+			break;
+		if (s->n - from < most)
+			s->ms[s->n++] = now_ms() - begin;
+	} while (now_ms() < end);
+	n = s->n - from;
+	memcpy(ms, s->ms + from, (size_t)n * sizeof *ms);
+	median = n ? quantile(ms, n, 0.5) : NAN;
+	free(ms);
+	return median;
 }
 
-static void theirs_load(Theirs *t, const char *lib, const char *model, int threads)
+/* Engines' idle threads spin for a while after a run. */
+static void
+rest_a_little(void)
 {
-	OrtSessionOptions *options;
-	OrtMemoryInfo *cpu;
-	const Ort *a = &t->api;
-	int bad;
-
-	ort_open(&t->api, lib);
-	bad = ort_failed(a, a->CreateEnv(ORT_WARNING + 1, "bench", &t->env)) ||
-	      ort_failed(a, a->CreateSessionOptions(&options)) ||
-	      ort_failed(a, a->SetSessionGraphOptimizationLevel(options, ORT_ENABLE_ALL)) ||
-	      ort_failed(a, a->SetIntraOpNumThreads(options, threads)) ||
-	      ort_failed(a, a->SetInterOpNumThreads(options, 1)) ||
-	      ort_failed(a, a->CreateSession(t->env, model, options, &t->session)) ||
-	      ort_failed(a, a->CreateCpuMemoryInfo(ORT_ARENA_ALLOCATOR, ORT_MEM_DEFAULT, &cpu));
-	for (int i = 0; i < nin && !bad; i++) {
-		const TccTensor *x = &in_values[i].u.tensor;
-
-		bad = ort_failed(a, a->CreateTensorWithDataAsOrtValue(cpu, x->data, in_bytes[i],
-			x->shape, x->ndim, in_values[i].dtype, &t->in[i]));
-	}
-	if (bad)
-		exit(1);
+	nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
 }
 
-/* Largest difference of the float32 outputs, relative to the output's largest magnitude. */
-static double difference(const Ours *o, Theirs *t)
+/* Largest difference of our float32 outputs from an engine's, relative to the output's largest
+ * magnitude. */
+static double
+difference(const Engine *e)
 {
-	double worst = 0;
+	double worst = 0, scale, err;
+	const TccTensor *x;
+	const float *a, *b;
+	int64_t n, i;
+	int k;
 
-	for (int k = 0; k < nout; k++) {
-		const TccTensor *x = &o->out[k].u.tensor;
-		double scale = 0, err = 0;
-		const float *a, *b;
-		int64_t n = 1;
-		int tensor = 0;
-
-		if (ort_failed(&t->api, t->api.IsTensor(t->out[k], &tensor)) || !tensor ||
-		    o->out[k].kind != TCC_TENSOR || o->out[k].dtype != TCC_F32 ||
-		    ort_failed(&t->api, t->api.GetTensorMutableData(t->out[k], (void **)&b)))
-			continue;
-		for (int i = 0; i < x->ndim; i++)
+	for (k = 0; k < ports.nout; k++) {
+		a = engine_tcc.output(k);
+		b = a ? e->output(k) : NULL;
+		x = &tcc_output(k)->u.tensor;
+		scale = err = 0;
+		for (n = 1, i = 0; b && i < x->ndim; i++)
 			n *= x->shape[i];
-		a = (const float *)((const char *)x->data + x->byte_offset);
-		for (int64_t i = 0; i < n; i++) {
+		for (i = 0; b && i < n; i++) {
 			scale = fmax(scale, fabs(b[i]));
 			err = fmax(err, fabs((double)a[i] - b[i]));
 		}
@@ -254,93 +212,46 @@ static double difference(const Ours *o, Theirs *t)
 	return worst;
 }
 
-/* --- timing -------------------------------------------------------------------------------- */
+/* ---- reports ------------------------------------------------------------------------------- */
 
-static int compare_double(const void *a, const void *b)
+static void
+put_text(const char *s)
 {
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
+	putchar('"');
+	for (; *s; s++)
+		putchar(*s == '"' || *s == '\\' || (unsigned char)*s < ' ' ? ' ' : *s);
+	putchar('"');
 }
 
-static double quantile(double *ms, int n, double q)
+static void
+report(Side *s)
 {
-	qsort(ms, n, sizeof *ms, compare_double);
-	return ms[(int)(q * (n - 1) + 0.5)];
-}
-
-/* Runs for about `seconds`, at least once, and gives the median of the first `most`; the first run only warms
- * caches. */
-static double block(Side *s, double seconds, int most)
-{
-	int from = s->times.n, n;
-	double end, *ms = malloc(most * sizeof *ms), median;
-
-	if (s->run(s->state))
-		exit(1);
-	end = now_ms() + seconds * 1e3;
-	do {
-		double start = now_ms();
-
-		if (s->run(s->state))
-			exit(1);
-		if (s->times.n - from < most)
-			s->times.ms[s->times.n++] = now_ms() - start;
-	} while (now_ms() < end);
-	n = s->times.n - from;
-	memcpy(ms, s->times.ms + from, n * sizeof *ms);
-	median = quantile(ms, n, 0.5);
-	free(ms);
-	return median;
-}
-
-static void rest_a_little(void)
-{
-	/* onnxruntime's idle threads spin for a while after a run */
-	nanosleep(&(struct timespec){ .tv_nsec = 50 * 1000 * 1000 }, NULL);
-}
-
-static void report(Side *s)
-{
-	double *ms = s->times.ms;
-	int n = s->times.n;
-
-	printf("\"%s\": {\"load_ms\": %.3f, \"first_ms\": %.4f", s->name, s->load_ms, s->first_ms);
-	if (n)
+	printf("\"%s\": {\"load_ms\": %.3f, \"first_ms\": %.4f", s->engine->name, s->load_ms, s->first_ms);
+	if (s->n)
 		printf(", \"min_ms\": %.5f, \"median_ms\": %.5f, \"p90_ms\": %.5f, \"runs\": %d",
-		       quantile(ms, n, 0), quantile(ms, n, 0.5), quantile(ms, n, 0.9), n);
-	printf("}");
+			quantile(s->ms, s->n, 0), quantile(s->ms, s->n, 0.5), quantile(s->ms, s->n, 0.9), s->n);
+	if (s->error) {
+		printf(", \"error\": ");
+		put_text(s->error);
+	}
 }
 
-static void first_run(Side *s)
+static void
+report_speedups(const Side *ours, Side *s, int rounds, double differs)
 {
-	double start = now_ms();
+	int i;
 
-	if (s->run(s->state))
-		exit(1);
-	s->first_ms = now_ms() - start;
-	s->times.ms = malloc(MAX_RUNS * sizeof *s->times.ms);
+	printf(", \"difference\": %.3g, \"rounds\": [", differs);
+	for (i = 0; i < rounds; i++)
+		printf("%s%.4f", i ? ", " : "", s->speedup[i]);
+	printf("], \"speedup\": %.4f, \"min_speedup\": %.4f", quantile(s->speedup, rounds, 0.5),
+		quantile(s->ms, s->n, 0) / quantile(ours->ms, ours->n, 0));
 }
 
-typedef struct Args {
-	const char *mode, *ort, *onnx, *so, *model, *api, *ports;
-	int threads, rounds;
-	double seconds;
-} Args;
-
-static void load(const Args *a, Side *s)
-{
-	double start = now_ms();
-
-	if (s->run == ours_run)
-		ours_load(s->state, a->so, a->model, a->api, a->threads);
-	else
-		theirs_load(s->state, a->ort, a->onnx, a->threads);
-	s->load_ms = now_ms() - start;
-}
-
-/* The most memory that this program had; what the shell or Python that began it had does not count. */
-static long peak_kb(void)
+/* The most memory that this program had; what the shell or Python that began it had does not
+ * count. */
+static long
+peak_kb(void)
 {
 	FILE *f = fopen("/proc/self/status", "r");
 	char line[256];
@@ -356,69 +267,120 @@ static long peak_kb(void)
 }
 
 /* A fresh process's load, first run and memory; a few more runs, as memory may grow. */
-static void alone(const Args *a, Side *s)
+static void
+alone(const Args *a, Side *s)
 {
-	load(a, s);
-	first_run(s);
-	for (int i = 0; i < 3; i++)
-		if (s->run(s->state))
-			exit(1);
-	printf("{");
+	int i;
+
+	start(a, s);
+	for (i = 0; i < 3; i++)
+		run(s);
+	putchar('{');
 	report(s);
-	printf(", \"peak_kb\": %ld}\n", peak_kb());
+	printf(", \"peak_kb\": %ld}}\n", peak_kb());
 }
 
 /* In turn, the first one changing from round to round. */
-static void compete(const Args *a, Side *ours, Side *theirs)
+static void
+together(const Args *a, Side *sides, int n)
 {
-	double ratio[MAX_ROUNDS], ms[2], d;
+	double ms[NENGINES], differs[NENGINES] = {0};
+	int i, k;
+	Side *s;
 
-	load(a, ours);
-	load(a, theirs);
-	first_run(ours);
-	first_run(theirs);
-	d = difference(ours->state, theirs->state);
-	printf("{\"rounds\": [");
-	for (int i = 0; i < a->rounds; i++) {
-		for (int k = 0; k < 2; k++) {
-			int side = (i + k) % 2;
-
+	for (k = 0; k < n; k++)
+		start(a, &sides[k]);
+	if (sides[0].error)
+		fail("tcc-ml", sides[0].error);
+	for (k = 1; k < n; k++)
+		differs[k] = sides[k].error ? 0 : difference(sides[k].engine);
+	for (i = 0; i < a->rounds; i++) {
+		for (k = 0; k < n; k++) {
+			s = &sides[(i + k) % n];
 			rest_a_little();
-			ms[side] = block(side ? theirs : ours, a->seconds, MAX_RUNS / MAX_ROUNDS);
+			ms[(i + k) % n] = s->error ? NAN : block(s, a->seconds, MAX_RUNS / MAX_ROUNDS);
 		}
-		ratio[i] = ms[0] / ms[1];
-		printf("%s%.4f", i ? ", " : "", ratio[i]);
+		for (k = 1; k < n; k++)
+			sides[k].speedup[i] = ms[k] / ms[0];
 	}
-	printf("], ");
-	report(ours);
-	printf(", ");
-	report(theirs);
-	printf(", \"threads\": %d, \"difference\": %.3g, \"ratio\": %.4f, \"min_ratio\": %.4f}\n",
-	       a->threads, d, quantile(ratio, a->rounds, 0.5),
-	       quantile(ours->times.ms, ours->times.n, 0) / quantile(theirs->times.ms, theirs->times.n, 0));
+	printf("{\"threads\": %d", a->threads);
+	for (k = 0; k < n; k++) {
+		printf(", ");
+		report(&sides[k]);
+		if (k && !sides[k].error)
+			report_speedups(&sides[0], &sides[k], a->rounds, differs[k]);
+		putchar('}');
+	}
+	puts("}");
 }
 
-int main(int argc, char **argv)
-{
-	static Ours o;
-	static Theirs t;
-	Side ours = { .name = "ours", .run = ours_run, .state = &o };
-	Side theirs = { .name = "ort", .run = theirs_run, .state = &t };
-	Args a;
+/* ---- the command line ---------------------------------------------------------------------- */
 
-	if (argc != 11) {
-		fprintf(stderr, "usage: bench both|ours|ort ORT-LIBRARY MODEL.onnx MODEL.so MODEL-SYMBOL "
-		        "API-SYMBOL INPUTS THREADS ROUNDS SECONDS\n");
+static void
+read_key(Args *a, const char *arg)
+{
+	const struct { const char *name; const char **at; } texts[] = {
+		{"onnx", &a->onnx}, {"so", &a->so}, {"model", &a->model}, {"api", &a->api},
+		{"ort", &a->ort}, {"openvino", &a->openvino}, {"precision", &a->precision},
+		{"ports", &a->ports}};
+	size_t i, n = strcspn(arg, "=");
+	const char *value = arg + n + (arg[n] != 0);
+
+	if (strncmp(arg, "threads=", 8) == 0)
+		a->threads = atoi(value);
+	else if (strncmp(arg, "rounds=", 7) == 0)
+		a->rounds = atoi(value);
+	else if (strncmp(arg, "seconds=", 8) == 0)
+		a->seconds = atof(value);
+	for (i = 0; i < sizeof texts / sizeof *texts; i++)
+		if (strlen(texts[i].name) == n && memcmp(texts[i].name, arg, n) == 0)
+			*texts[i].at = value;
+}
+
+static int
+find_engines(const char *list, Side *sides)
+{
+	static const Engine *const engines[NENGINES] = {&engine_tcc, &engine_ort, &engine_openvino};
+	size_t len;
+	int i, n = 0;
+
+	for (; *list; list += len, list += *list == ',') {
+		len = strcspn(list, ",");
+		for (i = 0; i < NENGINES; i++)
+			if (strlen(engines[i]->name) == len && memcmp(engines[i]->name, list, len) == 0)
+				break;
+		if (i == NENGINES || n == NENGINES)
+			fail(list, "no such engine");
+		sides[n++].engine = engines[i];
+	}
+	return n;
+}
+
+int
+main(int argc, char **argv)
+{
+	static Side sides[NENGINES];
+	Args a = {.threads = 1, .rounds = 5, .seconds = 0.4, .precision = "f32"};
+	int i, n;
+
+	if (argc == 3 && strcmp(argv[1], "machine") == 0 && atoi(argv[2]) > 0) {
+		measure_machine(atoi(argv[2]));
+		return 0;
+	}
+	if (argc < 4) {
+		fprintf(stderr, "usage: bench together|alone ENGINE,... KEY=VALUE...\n"
+			"       bench machine THREADS\n");
 		return 2;
 	}
-	a = (Args){ argv[1], argv[2], argv[3], argv[4], argv[5], argv[6], argv[7],
-		atoi(argv[8]), atoi(argv[9]), atof(argv[10]) };
+	for (i = 3; i < argc; i++)
+		read_key(&a, argv[i]);
 	if (a.rounds < 1 || a.rounds > MAX_ROUNDS)
-		fail(argv[9], "rounds must be in [1, 256]");
+		fail("rounds", "must be in [1, 256]");
 	read_ports(a.ports);
-	if (!strcmp(a.mode, "both"))
-		compete(&a, &ours, &theirs);
+	n = find_engines(argv[2], sides);
+	if (strcmp(argv[1], "together") == 0)
+		together(&a, sides, n);
 	else
-		alone(&a, !strcmp(a.mode, "ours") ? &ours : &theirs);
+		alone(&a, sides);
 	return 0;
 }

@@ -1,10 +1,18 @@
-# make bench CORPUS=DIR [MODELS=DIR] [BENCH_ARGS=...]: against onnxruntime, see bench.py
-build/bench/bench: tests/bench/bench.c tests/bench/ort.h runtime/abi.h | $(DEPS_TEST)
+# make bench CORPUS=DIR [MODELS=DIR] [BENCH_ARGS=...]: against onnxruntime and OpenVINO, see bench.py
+BENCH_VENV := build/bench/venv
+BENCH_SRCS := $(wildcard tests/bench/*.c)
+
+$(BENCH_VENV)/made: tests/bench/requirements.txt | $(DEPS_TEST)
+	@sh third_party/venv.sh $(BENCH_VENV) $<
+	@touch $@
+
+build/bench/bench: $(BENCH_SRCS) $(wildcard tests/bench/*.h) runtime/abi.h $(BENCH_VENV)/made
 	@mkdir -p $(@D)
-	@$(CC) $(BASE) -O2 $(INCS) -o $@ $< -ldl -lm
+	@$(CC) $(BASE) -O2 $(INCS) -isystem $$(echo $(BENCH_VENV)/lib/*/site-packages/openvino/include) \
+		-o $@ $(BENCH_SRCS) -ldl -lm -lpthread
 
 bench: all build/bench/bench
-	build/venv/bin/python tests/bench/bench.py --corpus $(CORPUS) \
+	$(BENCH_VENV)/bin/python tests/bench/bench.py --corpus $(CORPUS) \
 		--models $(or $(MODELS),$(CORPUS)/models) $(BENCH_ARGS)
 
 .PHONY: bench
