@@ -440,6 +440,7 @@ static void init_block(uint64_t block)
 	r->nready = r->nthreads;
 	r->nbarrier = r->ndone = r->cur_warp = 0;
 	r->narrays = 0;
+	memset(r->near, 0, sizeof r->near);
 	r->shared_at = r->shared_packed = 0;
 	for (int i = 0; i < MAX_THREADS; i++)
 		r->free_stacks[i] = MAX_THREADS - 1 - i;
@@ -587,7 +588,6 @@ int sim_launch(Sim *s, SimKernel *kernel, const char *name, const uint32_t grid[
 	r->ended = r->failed = false;
 	r->traced = s->config.traced;
 	r->count = s->config.traced && s->config.count;
-	r->last = NULL;
 	if (!c || (valid(s, grid, block) && r->nblocks && !prepare(r, block))) {
 		status = SIM_NOMEM;
 	} else if (valid(s, grid, block) && r->nblocks < LAST_SERIAL) {
@@ -599,6 +599,8 @@ int sim_launch(Sim *s, SimKernel *kernel, const char *name, const uint32_t grid[
 			sim_trace_wipe(s);
 		s->wipes = wipes;
 		r->first_serial = next_serial;
+		r->first_stamp = next_serial << 38;
+		r->stamps = r->nblocks << 38;
 		next_serial += r->nblocks;
 		dl_iterate_phdr(find_image, r);
 		sim_count_start(s);

@@ -194,25 +194,26 @@ static void count_row(SimCounters *c, Site *s, const uint64_t *addr, uint64_t ma
 	}
 }
 
-static Site *site_of(const void *pc, bool write, bool shared, uint64_t bytes)
+Site *sim_count_site(const void *pc, uint64_t bytes, bool write, bool shared)
 {
 	Site *sites = sim_run.sim->sites;
-	uint64_t at = ((uint64_t)pc * 0x9e3779b97f4a7c15) >> 52;
+	uint64_t key = (uint64_t)pc << 8 | bytes << 2 | (uint64_t)write << 1 | shared;
+	uint64_t at = (key * 0x9e3779b97f4a7c15) >> 52;
 
 	for (int k = 0; k < SITES; k++, at = (at + 1) % SITES) {
 		Site *s = &sites[at];
 
-		if (!s->pc) {
+		if (s->key == key)
+			return s;
+		if (!s->key) {
 			sim_run.sim->nsites++;
-			s->pc = pc;
+			s->key = key;
 			s->write = write;
 			s->shared = shared;
 			s->bytes = (uint16_t)bytes;
 			s->last_mask = 0;
 			return s;
 		}
-		if (s->pc == pc && s->write == write && s->shared == shared && s->bytes == bytes)
-			return s;
 	}
 	return NULL;
 }
@@ -233,10 +234,9 @@ static bool grow(Site *s)
 	return true;
 }
 
-static void record(const void *pc, uint64_t addr, uint64_t bytes, bool write, bool shared)
+void sim_count_at(Site *s, uint64_t addr)
 {
 	Launch *r = &sim_run;
-	Site *s = site_of(pc, write, shared, bytes);
 	const Thread *t = r->cur;
 
 	if (!s)
@@ -262,8 +262,8 @@ static void record(const void *pc, uint64_t addr, uint64_t bytes, bool write, bo
 void sim_count_access(const void *pc, uint64_t addr, uint64_t bytes, bool write, bool shared)
 {
 	for (; bytes > 16; bytes -= 16, addr += 16)
-		record(pc, addr, 16, write, shared);
-	record(pc, addr, bytes, write, shared);
+		sim_count_at(sim_count_site(pc, 16, write, shared), addr);
+	sim_count_at(sim_count_site(pc, bytes, write, shared), addr);
 }
 
 static void flush_site(Site *s, SimCounters *c)
@@ -275,7 +275,8 @@ static void flush_site(Site *s, SimCounters *c)
 	for (uint32_t i = 0; i < s->rows; i++) {
 		const uint64_t *addr = s->addr + (uint64_t)i * (uint64_t)lanes;
 
-		kept += (uint64_t)__builtin_popcountll(s->mask[i]);
+		if (s->over)
+			kept += (uint64_t)__builtin_popcountll(s->mask[i]);
 		count_row(&sum, s, addr, s->mask[i]);
 	}
 	/* accesses beyond the rows count like those within */
@@ -305,7 +306,7 @@ void sim_count_start(Sim *s)
 	if (s->nsites < SITES / 2)
 		return;
 	for (int i = 0; i < SITES; i++)
-		s->sites[i].pc = NULL;
+		s->sites[i].key = 0;
 	s->nsites = 0;
 }
 

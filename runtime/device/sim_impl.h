@@ -80,7 +80,7 @@ typedef struct Request {
 
 /* Accesses of one instruction by one warp since it last stopped; see sim_count.c. */
 typedef struct Site {
-	const void *pc;
+	uint64_t key;           /* the instruction's address and what follows, in one; 0: none */
 	uint8_t write, shared, live;
 	uint16_t bytes;
 	uint32_t rows, cap;
@@ -91,7 +91,18 @@ typedef struct Site {
 	uint64_t last_mask, last_addr[MAX_WARP];
 } Site;
 
-enum { SITES = 4096 };
+/* What an instruction touched last in this block: a view, a region when there are none, or a
+ * shared array. */
+typedef struct Near {
+	const void *pc;
+	const uint8_t *p;
+	uint64_t bytes;
+	Region *region;         /* NULL: a shared array, at this place of a real arena: */
+	uint64_t packed;
+	Site *site[2];          /* of its reads and of its writes; NULL: not known yet */
+} Near;
+
+enum { SITES = 4096, NEARS = 256 };
 
 struct Sim {
 	SimConfig config;
@@ -106,7 +117,7 @@ struct Sim {
 	uint64_t wipes;         /* times that serials have started again, as its shadows know */
 	SimCounters *counters;
 	int ncounters, counter_cap;
-	Site *sites;            /* hash table by pc, SITES long, kept between launches */
+	Site *sites;            /* hash table by key, SITES long, kept between launches */
 	int nsites;
 };
 
@@ -122,6 +133,7 @@ typedef struct Launch {
 	uint64_t nblocks, order_at, order_step;   /* block i of the run is at + i * step mod n */
 	uint64_t first_serial, serial;
 	uint64_t stamp;         /* serial and segment of the running block, rest 0 */
+	uint64_t first_stamp, stamps;   /* of the launch's first block; times the number of blocks */
 	int nthreads, nwarps, nready, nbarrier, ndone;
 	int cur_warp;           /* place in warp_order */
 	int lane_xor, warp_shift;       /* warp_shift: log2 of the lanes */
@@ -134,7 +146,7 @@ typedef struct Launch {
 	int narrays;
 	SharedArray arrays[MAX_SHARED_ARRAYS];
 	Shadow shared_shadow;
-	Region *last;           /* region hit last */
+	Near near[NEARS];       /* by the instruction's address */
 	const uint8_t *image_lo, *image_hi;     /* the kernel's object */
 	void *main_sp;
 	int nfree, free_stacks[MAX_THREADS];
@@ -186,6 +198,9 @@ void sim_trace_trim(Sim *s);        /* gives shadow memory back when it is much 
 /* --- sim_count.c --------------------------------------------------------------------------- */
 
 void sim_count_access(const void *pc, uint64_t addr, uint64_t bytes, bool write, bool shared);
+/* The same in two steps, for at most 16 bytes; a site stays while the launch runs. NULL: too many. */
+Site *sim_count_site(const void *pc, uint64_t bytes, bool write, bool shared);
+void sim_count_at(Site *s, uint64_t addr);
 void sim_count_flush(void);         /* the warp has stopped: its requests are complete */
 void sim_count_start(Sim *s);   /* before a launch */
 void sim_count_free(Sim *s);

@@ -25,6 +25,8 @@ enum { LANES = MAX_THREADS, MANY = 0x7ff };     /* LANES + w: several lanes of w
 #define THREAD(x) ((int)((x) >> 1 & MANY))
 #define FLAG ((uint64_t)1)
 
+#define INLINE static inline __attribute__((always_inline))     /* millions of accesses a second */
+
 void *sim_map_zero(uint64_t bytes)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -108,20 +110,19 @@ void sim_trace_trim(Sim *s)
 }
 
 /* Of another launch; in shared memory (local), of another block. */
-static bool stale(uint64_t x, bool local)
+INLINE bool stale(uint64_t x, bool local)
 {
-	return local ? SERIAL(x) != sim_run.serial :
-		SERIAL(x) - sim_run.first_serial >= sim_run.nblocks;
+	return local ? SERIAL(x) != sim_run.serial : x - sim_run.first_stamp >= sim_run.stamps;
 }
 
-static int warp_of(uint64_t x)
+INLINE int warp_of(uint64_t x)
 {
 	int t = THREAD(x);
 
 	return t == MANY ? -1 : t >= LANES ? t - LANES : t >> sim_run.warp_shift;
 }
 
-static bool concurrent(uint64_t x, uint64_t me, bool local)
+INLINE bool concurrent(uint64_t x, uint64_t me, bool local)
 {
 	if (SERIAL(x) != SERIAL(me))
 		return !stale(x, local);
@@ -130,7 +131,7 @@ static bool concurrent(uint64_t x, uint64_t me, bool local)
 	return warp_of(x) != warp_of(me) || WSEG(x) == WSEG(me);
 }
 
-static uint64_t my_stamp(void)
+INLINE uint64_t my_stamp(void)
 {
 	const Thread *t = sim_run.cur;
 
@@ -138,7 +139,7 @@ static uint64_t my_stamp(void)
 }
 
 /* The reading stamp after one more read: of several it keeps the latest that all stand for. */
-static uint64_t merge_read(uint64_t x, uint64_t me, bool local)
+INLINE uint64_t merge_read(uint64_t x, uint64_t me, bool local)
 {
 	if (SERIAL(x) != SERIAL(me))
 		return stale(x, local) ? me : me | FLAG;
@@ -202,31 +203,38 @@ static void report_race(const uint8_t *p, Access a, uint64_t x, bool x_wrote, co
 }
 
 /* 1 if this is the granule's first read of the launch. */
-static uint64_t meet_read(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t me, bool local,
+INLINE uint64_t meet_read(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t me, bool local,
 	const void *pc)
 {
 	uint64_t w = sh->w[i], r = sh->r[i];
 
-	if (SEGMENT(w) == SEGMENT(me) || SERIAL(w) != SERIAL(me))
-		if (concurrent(w, me, local))
-			report_race(base + (i << sh->shift), A_READ, w, true, pc);
+	if (concurrent(w, me, local))
+		report_race(base + (i << sh->shift), A_READ, w, true, pc);
 	if (r == me)
-		return 0;
-	/* most often one of many lanes that read the same */
-	if (r >> 12 == me >> 12 && THREAD(r) >= LANES && warp_of(r) == warp_of(me))
 		return 0;
 	sh->r[i] = merge_read(r, me, local);
 	return stale(r, local);
 }
 
-static uint64_t meet_write(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t me, bool local,
+/* Does an access meet others that no barrier orders, for the stamps found? */
+INLINE bool write_races(uint64_t w, uint64_t me, bool local, Access a)
+{
+	return w != me && concurrent(w, me, local) && !(a == A_ATOMIC && w & FLAG);
+}
+
+INLINE bool read_races(uint64_t r, uint64_t me, bool local)
+{
+	return r != me && !stale(r, local) && (r & FLAG || concurrent(r, me, local));
+}
+
+INLINE uint64_t meet_write(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t me, bool local,
 	Access a, const void *pc)
 {
 	uint64_t w = sh->w[i], r = sh->r[i];
 
-	if (w != me && concurrent(w, me, local) && !(a == A_ATOMIC && w & FLAG))
+	if (write_races(w, me, local, a))
 		report_race(base + (i << sh->shift), a, w, true, pc);
-	if (r != me && !stale(r, local) && (r & FLAG || concurrent(r, me, local)))
+	if (read_races(r, me, local))
 		report_race(base + (i << sh->shift), a, r, false, pc);
 	sh->w[i] = me | (a == A_ATOMIC ? FLAG : 0);
 	return stale(w, local);
@@ -236,8 +244,7 @@ static uint64_t meet_write(Shadow *sh, const uint8_t *base, uint64_t i, uint64_t
 static uint64_t meet(Shadow *sh, const uint8_t *base, uint64_t off, uint64_t bytes, Access a,
 	const void *pc)
 {
-	uint64_t me = my_stamp(), fresh = 0;
-	uint64_t last = (off + bytes - 1) >> sh->shift;
+	uint64_t me = my_stamp(), fresh = 0, last = (off + bytes - 1) >> sh->shift;
 	bool local = sh == &sim_run.shared_shadow;
 
 	for (uint64_t i = off >> sh->shift; i <= last; i++)
@@ -252,6 +259,11 @@ static int granule(uint64_t p, uint64_t bytes)
 	uint64_t x = p | bytes;
 
 	return x & 1 ? 0 : x & 2 ? 1 : 2;
+}
+
+static Near *near_of(const void *pc)
+{
+	return &sim_run.near[(uint64_t)pc % NEARS];
 }
 
 /* --- accesses ---------------------------------------------------------------------------- */
@@ -286,6 +298,8 @@ static bool shared_access(const uint8_t *p, uint64_t bytes, Access a, const void
 			in = &r->arrays[i];
 	if (!in)
 		return stop("bounds", pc, p, bytes, a);
+	*near_of(pc) = (Near){ .pc = pc, .p = r->shared + in->at, .bytes = in->bytes,
+		.packed = in->packed };
 	if (!shadow_ready(sh, granule(off, bytes)))
 		return no_memory();
 	uint64_t last = (off + bytes - 1) >> sh->shift;
@@ -320,14 +334,20 @@ static Region *find_region(const uint8_t *p)
 	return lo ? s->regions[lo - 1] : NULL;
 }
 
-static bool in_views(const uint8_t *p, uint64_t bytes)
+/* Inside one of the launch's views, if it has any; the instruction is likely to stay there. */
+static bool in_views(Region *g, const uint8_t *p, uint64_t bytes, const void *pc)
 {
 	const Sim *s = sim_run.sim;
 
 	for (int i = 0; i < s->nviews; i++)
 		if (p >= s->views[i].p && bytes <= s->views[i].bytes &&
-		    (uint64_t)(p - s->views[i].p) <= s->views[i].bytes - bytes)
+		    (uint64_t)(p - s->views[i].p) <= s->views[i].bytes - bytes) {
+			*near_of(pc) = (Near){ .pc = pc, .p = s->views[i].p,
+				.bytes = s->views[i].bytes, .region = g };
 			return true;
+		}
+	if (!s->nviews)
+		*near_of(pc) = (Near){ .pc = pc, .p = g->p, .bytes = g->bytes, .region = g };
 	return !s->nviews;
 }
 
@@ -360,16 +380,12 @@ static void check_defined(const Region *g, uint64_t off, uint64_t bytes, const v
 static bool global_access(const uint8_t *p, uint64_t bytes, Access a, const void *pc)
 {
 	Launch *r = &sim_run;
-	Region *g = r->last;
+	Region *g = find_region(p);
 
-	if (!g || (uint64_t)(p - g->p) >= g->bytes) {
-		g = find_region(p);
-		if (!g || (uint64_t)(p - g->p) >= g->bytes)
-			return other_access(p, bytes, a, pc);
-		r->last = g;
-	}
+	if (!g || (uint64_t)(p - g->p) >= g->bytes)
+		return other_access(p, bytes, a, pc);
 	uint64_t off = (uint64_t)(p - g->p);
-	if (bytes > g->bytes - off || !in_views(p, bytes))
+	if (bytes > g->bytes - off || !in_views(g, p, bytes, pc))
 		return stop("bounds", pc, p, bytes, a);
 	if (!shadow_ready(&g->shadow, granule(off, bytes)))
 		return no_memory();
@@ -395,6 +411,123 @@ bool sim_trace_access(const void *at, uint64_t bytes, Access a, const void *pc)
 	if ((uint64_t)(p - r->shared) < r->shared_cap)
 		return shared_access(p, bytes, a, pc);
 	return global_access(p, bytes, a, pc);
+}
+
+/* --- the common accesses ------------------------------------------------------------------ */
+
+/* Written in an earlier segment of this block, or, in global memory, before this launch. */
+INLINE bool settled(uint64_t w, bool local)
+{
+	const Launch *r = &sim_run;
+	uint64_t base = r->serial << 38;
+
+	return w - base < r->stamp - base || (!local && w - r->first_stamp >= r->stamps);
+}
+
+/*
+ * Like meet, where nothing is found and the n granules from i on have one history, so that they
+ * are judged together; -1: they are not.
+ */
+INLINE int64_t meet_alike(Shadow *sh, uint64_t i, uint64_t n, Access a, bool local)
+{
+	uint64_t me = my_stamp(), *w = sh->w + i, *r = sh->r + i, x = r[0], y = w[0];
+	bool odd = false;
+
+	for (uint64_t k = 0; k < n; k++)
+		odd |= (r[k] != x) | (a == A_READ ? !settled(w[k], local) : w[k] != y);
+	if (odd || (a != A_READ && (write_races(y, me, local, a) || read_races(x, me, local))))
+		return -1;
+	if (a == A_READ && x == me)
+		return 0;
+	uint64_t *cells = a == A_READ ? r : w;
+	uint64_t now = a == A_READ ? merge_read(x, me, local) : me | (a == A_ATOMIC ? FLAG : 0);
+	for (uint64_t k = 0; k < n; k++)
+		cells[k] = now;
+	return stale(a == A_READ ? x : y, local) ? (int64_t)n : 0;
+}
+
+/* Like meet, of n aligned bytes, a power of two, in whole granules. */
+INLINE uint64_t meet_aligned(Shadow *sh, const uint8_t *base, uint64_t off, uint64_t n, Access a,
+	bool local, const void *pc)
+{
+	int64_t fresh = sh->shift == 2 ? meet_alike(sh, off >> 2, n >> 2, a, local) :
+		meet_alike(sh, off >> sh->shift, n >> sh->shift, a, local);
+
+	return fresh < 0 ? meet(sh, base, off, n, a, pc) : (uint64_t)fresh << sh->shift;
+}
+
+INLINE bool whole_granules(const Shadow *sh, uint64_t n)
+{
+	return sh->w && n >> sh->shift;
+}
+
+INLINE void count_common(Near *near, uint64_t addr, uint64_t n, Access a)
+{
+	Site **s = &near->site[a != A_READ];
+
+	if (!*s)
+		*s = sim_count_site(near->pc, n, a != A_READ, !near->region);
+	sim_count_at(*s, addr);
+}
+
+INLINE bool common_shared(Near *near, const uint8_t *p, uint64_t n, Access a)
+{
+	Launch *r = &sim_run;
+	Shadow *sh = &r->shared_shadow;
+	uint64_t off = (uint64_t)(p - r->shared);
+
+	if (!whole_granules(sh, n))
+		return false;
+	for (uint64_t i = off >> sh->shift; a != A_WRITE && i < (off + n) >> sh->shift; i++)
+		if (SERIAL(sh->w[i]) != r->serial)
+			return false;
+	meet_aligned(sh, r->shared, off, n, a, true, near->pc);
+	if (r->count)
+		count_common(near, near->packed + (uint64_t)(p - near->p), n, a);
+	return true;
+}
+
+INLINE bool all_defined(const uint8_t *def, uint64_t n)
+{
+	const uint64_t ones = 0x0101010101010101;
+	uint64_t x = 0, y = 0;
+
+	memcpy(&x, def, n < 8 ? n : 8);
+	if (n > 8)
+		memcpy(&y, def + 8, n - 8);
+	return n > 8 ? (x & y) == ones : x == ones >> (8 - n) * 8;
+}
+
+INLINE bool common_global(Near *near, const uint8_t *p, uint64_t n, Access a)
+{
+	Launch *r = &sim_run;
+	Region *g = near->region;
+	uint64_t off = (uint64_t)(p - g->p);
+
+	if (!whole_granules(&g->shadow, n))
+		return false;
+	if (a != A_WRITE && !g->all_defined && !all_defined(g->def + off, n))
+		return false;
+	if (a != A_READ && !g->all_defined)
+		memset(g->def + off, 1, n);
+	uint64_t fresh = meet_aligned(&g->shadow, g->p, off, n, a, false, near->pc);
+	if (r->count) {
+		*(a == A_READ ? &r->c->ld_unique : &r->c->st_unique) += fresh;
+		count_common(near, (uint64_t)p, n, a);
+	}
+	return true;
+}
+
+/* An aligned access of a power of two of bytes, in whole granules, where the instruction has been
+ * before in this block; false: another, not yet judged. */
+INLINE bool common_access(const uint8_t *p, uint64_t n, Access a, const void *pc)
+{
+	Near *near = near_of(pc);
+	uint64_t in = (uint64_t)(p - near->p);
+
+	if (near->pc != pc || (uint64_t)p & (n - 1) || in >= near->bytes || in + n > near->bytes)
+		return false;
+	return near->region ? common_global(near, p, n, a) : common_shared(near, p, n, a);
 }
 
 /* --- asynchronous copies ----------------------------------------------------------------- */
@@ -436,13 +569,19 @@ void __tsan_ignore_thread_end(void) {}
 void __tsan_vptr_update(void **vptr, void *val) { (void)vptr; (void)val; }
 void __tsan_vptr_read(void **vptr) { (void)vptr; }
 
-static void access_aligned(const void *p, uint64_t bytes, Access a, const void *pc)
+INLINE void access_aligned(const void *p, uint64_t bytes, Access a, const void *pc)
 {
-	if (!sim_run.cur || !sim_run.traced)
+	if (!sim_run.cur || !sim_run.traced || common_access(p, bytes, a, pc))
 		return;
 	if ((uint64_t)p & (bytes - 1) && !sim_fiber_owns(sim_run.cur->stack, p))
 		stop("alignment", pc, p, bytes, a);
 	else
+		sim_trace_access(p, bytes, a, pc);
+}
+
+INLINE void access_any(const void *p, uint64_t bytes, Access a, const void *pc)
+{
+	if (sim_run.cur && sim_run.traced && !common_access(p, bytes, a, pc))
 		sim_trace_access(p, bytes, a, pc);
 }
 
@@ -452,8 +591,8 @@ static void access_aligned(const void *p, uint64_t bytes, Access a, const void *
 #define HOOKS(n) \
 	void __tsan_read##n(void *p) { access_aligned(p, n, A_READ, PC); } \
 	void __tsan_write##n(void *p) { access_aligned(p, n, A_WRITE, PC); } \
-	void __tsan_unaligned_read##n(void *p) { sim_trace_access(p, n, A_READ, PC); } \
-	void __tsan_unaligned_write##n(void *p) { sim_trace_access(p, n, A_WRITE, PC); } \
+	void __tsan_unaligned_read##n(void *p) { access_any(p, n, A_READ, PC); } \
+	void __tsan_unaligned_write##n(void *p) { access_any(p, n, A_WRITE, PC); } \
 	void __tsan_read_write##n(void *p) \
 	{ \
 		access_aligned(p, n, A_READ, PC); \
