@@ -111,8 +111,9 @@ runs_along(Module *m, Node *read, Node *axis)
 		&& (last == axis || (linear_in(m, last, axis, &c, &rest) && is_intv(c, 1)));
 }
 
+/* Makes eb the factor that is read along the lanes, `along` if that is given. */
 static bool
-orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
+orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb, const Node *along)
 {
 	Node *fa[MAX_RANK], *best = NULL;
 	int na = free_axes(t, ea, fa), i, k;
@@ -123,7 +124,8 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb)
 	c->b = factor_read(eb, s->gpu);
 	for (i = 0; i < na; i++)                 /* n: plain in b, longest */
 		for (k = 1; k < c->b->nin; k++)
-			if ((c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i]))
+			if ((!along || along == fa[i])
+			 && (c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i]))
 				&& (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
 				best = fa[i];
 	c->n = best;
@@ -160,7 +162,7 @@ stride_rank(const Contraction *c, const Node *axis)
 }
 
 bool
-contraction_of(Sched *s, Node *t, Contraction *out)
+contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 {
 	Node **list, *red = NULL, *mul;
 	Contraction c[2] = {{0}};
@@ -183,8 +185,8 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 	if (!red || other)
 		return false;
 	mul = red->in[red->nin - 1];
-	ok[0] = orient(s, t, &c[0], mul->in[0], mul->in[1]);
-	ok[1] = orient(s, t, &c[1], mul->in[1], mul->in[0]);
+	ok[0] = orient(s, t, &c[0], mul->in[0], mul->in[1], along);
+	ok[1] = orient(s, t, &c[1], mul->in[1], mul->in[0], along);
 	if (!ok[0] && !ok[1])
 		return false;
 	i = !ok[0] || (ok[1] && merit(s->m, &c[1]) > merit(s->m, &c[0]));
@@ -205,6 +207,12 @@ contraction_of(Sched *s, Node *t, Contraction *out)
 	return true;
 }
 
+bool
+contraction_of(Sched *s, Node *t, Contraction *out)
+{
+	return contraction_along(s, t, NULL, out);
+}
+
 Node *
 multiply_add(Module *m, const Contraction *c, Node *a, Node *b, Node *acc)
 {
@@ -216,207 +224,7 @@ multiply_add(Module *m, const Contraction *c, Node *a, Node *b, Node *acc)
 		: x_add(m, acc, x_mul(m, a, b));
 }
 
-/* ---- emission -------------------------------------------------------------------------------- */
-
-typedef struct Tile {
-	KB *kb;
-	Contraction *c;
-	Node *t;
-	Node *body;
-	Node *idx[MAX_RANK];   /* of the result, axes n and m still symbolic */
-	Node *m;               /* the row axis, or NULL */
-	Node *m0, *n0;         /* first row and column of the tile */
-	int rows, lanes, vecs;
-	bool mask;             /* columns may end inside the tile */
-	Node *acc;
-} Tile;
-
-static Node *
-at(Tile *t, Node *e, Node *row, Node *col)
-{
-	Map map = {0};
-
-	map_put(&map, t->c->n, col);
-	if (t->m)
-		map_put(&map, t->m, row);
-	e = subst(t->kb->m, e, &map, false);
-	map_free(&map);
-	return e;
-}
-
-static Node *
-row_at(Tile *t, Node *i)
-{
-	return t->m ? x_add(t->kb->m, t->m0, i) : i;
-}
-
-static Node *
-col_at(Tile *t, Node *j, Node *v)
-{
-	Module *m = t->kb->m;
-
-	return x_add(m, t->n0, x_add(m, x_muli(m, j, t->lanes), v));
-}
-
-static void
-clear(Tile *t, Region *r)
-{
-	Module *m = t->kb->m;
-	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
-		*v = x_axis(m, x_idx(m, t->lanes));
-	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
-
-	l_store(m, rv, t->acc, 3, (Node *[]){i, j, v}, x_int(m, t->acc->type->dtype, 0));
-	l_for(m, rj, F_VECTOR, v, rv);
-	l_for(m, ri, F_UNROLL, j, rj);
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-/* Are b's columns stored in blocks that hold the tile, with zeros past the last one? */
-static bool
-is_padded(const Tile *t)
-{
-	const Node *b = t->c->b->in[0];
-	const Storage *st = storage_of(t->kb->s, (Node *)b);
-
-	return definition((Node *)b)->code == O_CONST && st->block > 0
-		&& st->block % (t->vecs * t->lanes) == 0;
-}
-
-/* acc[i][j][v] += a(row i) * b(column j, v). Row by row: the few vectors of b stay in registers,
- * and one value of a. */
-static void
-step(Tile *t, Region *r, Node *ea, Node *eb)
-{
-	Module *m = t->kb->m;
-	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
-		*v = x_axis(m, x_idx(m, t->lanes));
-	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
-	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *in[3], *idx[3] = {i, j, v};
-
-	if (t->mask && !is_padded(t))
-		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
-	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, row_at(t, i), NULL)));
-	t->kb->in_vector = t->lanes;
-	in[1] = kb_emit(t->kb, rv, b);
-	in[2] = l_load(m, t->acc, 3, idx);
-	l_store(m, rv, t->acc, 3, idx, multiply_add(m, t->c, in[0], in[1], in[2]));
-	t->kb->in_vector = 0;
-	l_for(m, rj, F_VECTOR, v, rv);
-	l_for(m, ri, F_UNROLL, j, rj);
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-static void
-finish(Tile *t, Region *r)
-{
-	Module *m = t->kb->m;
-	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
-		*v = x_axis(m, x_idx(m, t->lanes));
-	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL),
-		*in = rv;
-	Node *col = col_at(t, j, v), *row = row_at(t, i),
-		*sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
-	Map map = {0};
-	Node *e;
-	int d;
-
-	if (t->mask)
-		in = region_new(m, NULL);
-	map_put(&map, t->c->reduce, sum);
-	e = subst(m, t->body, &map, false);
-	map_free(&map);
-	t->kb->in_vector = t->lanes;
-	e = kb_emit(t->kb, in, at(t, e, row, col));
-	for (d = 0; d < rank_of(t->t); d++)
-		idx[d] = at(t, t->idx[d], row, col);
-	kb_store(t->kb, in, t->t, idx, e);
-	t->kb->in_vector = 0;
-	if (t->mask)
-		l_when(m, rv, x_lt(m, col, t->c->n->in[0]), in, NULL);
-	l_for(m, rj, F_VECTOR, v, rv);
-	l_for(m, ri, F_UNROLL, j, rj);
-	l_for(m, r, F_UNROLL, i, ri);
-}
-
-static void
-tile(Tile *t, Region *r)
-{
-	Module *m = t->kb->m;
-	Contraction *c = t->c;
-	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea,
-		*eb = c->eb, *axis;
-	Region *in = r, *q;
-	int i;
-
-	t->acc = l_alloc(m, r, l_buffer(m, "tile", c->reduce->type->dtype, SP_REG, 3, ext));
-	clear(t, r);
-	for (i = 0; i < c->nred; i++) {
-		axis = x_axis(m, kb_emit(t->kb, in, c->red[i]->in[0]));
-		ea = subst1(m, ea, c->red[i], axis);
-		eb = subst1(m, eb, c->red[i], axis);
-		q = region_new(m, NULL);
-		l_for(m, in, F_SERIAL, axis, q);
-		in = q;
-	}
-	step(t, in, ea, eb);
-	finish(t, r);
-}
-
-/* The tile with and without masks, as the columns allow. */
-static void
-columns(Tile *t, Region *r)
-{
-	Module *m = t->kb->m;
-	Node *n = t->c->n->in[0], *end = x_addi(m, t->n0, t->vecs * t->lanes), *full = x_le(m, end, n);
-	Region *a, *b;
-
-	if (is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || full->code == O_NUM) {
-		t->mask = is_intv(full, 0);
-		tile(t, r);
-		return;
-	}
-	a = region_new(m, NULL), b = region_new(m, NULL);
-	t->mask = false;
-	tile(t, a);
-	t->mask = true;
-	tile(t, b);
-	l_when(m, r, full, a, b);
-}
-
-static void
-rows(Tile *t, Region *r, Node *mt, Node *extent)
-{
-	Module *m = t->kb->m;
-	int mr = t->c->mr;
-	Region *few, *many, *q;
-	Node *i;
-	int64_t v;
-
-	if (!t->m) {
-		t->rows = 1;
-		columns(t, r);
-		return;
-	}
-	if (is_int(extent, &v) && v >= mr) {
-		t->rows = mr;
-		t->m0 = v % mr == 0 ? x_muli(m, mt, mr)
-			: l_let(m, r, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
-		columns(t, r);
-		return;
-	}
-	many = region_new(m, NULL), few = region_new(m, NULL);
-	t->rows = mr;
-	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
-	columns(t, many);
-	q = region_new(m, NULL);
-	i = x_axis(m, extent);
-	t->rows = 1;
-	t->m0 = i;
-	columns(t, q);
-	l_for(m, few, F_SERIAL, i, q);
-	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
-}
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 typedef struct Rows { Tile *t; Node *mt, *extent; } Rows;
 
@@ -426,7 +234,7 @@ all_rows(KB *kb, Region *r, void *ctx)
 	const Rows *c = ctx;
 
 	(void)kb;
-	rows(c->t, r, c->mt, c->extent);
+	tile_rows(c->t, r, c->mt, c->extent);
 }
 
 static bool

@@ -415,8 +415,7 @@ row_body(KB *kb, Region *r, Node *i, void *ctx)
 	if (c->axis)
 		idx[c->last] = i;
 	if (c->local && c->local->buffer)
-		l_store(kb->m, r, c->local->buffer, rank_of(c->t) - c->local->skip, idx + c->local->skip,
-			legalize(kb->m, to_storage(kb->m, v)));
+		local_store(kb, r, c->local, idx, v);
 	if (c->global)
 		kb_store(kb, r, c->t, idx, v);
 }
@@ -451,9 +450,10 @@ row_buffer(KB *kb, Region *r, Node *t, int nouter, int64_t *stack)
 	if (size > MAX_STACK - *stack)
 		return NULL;
 	l = NEW(kb->m, Local);
-	l->skip = nouter;
+	for (i = nouter; i < rank_of(t); i++)
+		l->dim[l->n++] = i;
 	l->buffer = l_alloc(kb->m, r,
-		l_buffer(kb->m, "row", d, SP_STACK, rank_of(t) - nouter, t->type->dims + nouter));
+		l_buffer(kb->m, "row", d, SP_STACK, l->n, t->type->dims + nouter));
 	*stack += (size + 63) / 64 * 64;
 	return l;
 }

@@ -565,13 +565,15 @@ shared_row(Row *q, Member *mb)
 	int64_t size = sat_mul(const_or(extent_of(q, &mb->loop), INT64_MAX),
 		dtypes[storage_type(dtype_of(mb->t))].bits / 8);
 	Local *l;
+	int i;
 
 	if (q->rows > 1 || q->kb->k->shared + size > SHARED_MAX || size == INT64_MAX)
 		return NULL;
 	l = NEW(q->m, Local);
-	l->skip = q->g->nouter;
-	l->buffer = gpu_shared(q->kb, &q->f, "row", storage_type(dtype_of(mb->t)),
-		rank_of(mb->t) - l->skip, mb->t->type->dims + l->skip);
+	for (i = q->g->nouter; i < rank_of(mb->t); i++)
+		l->dim[l->n++] = i;
+	l->buffer = gpu_shared(q->kb, &q->f, "row", storage_type(dtype_of(mb->t)), l->n,
+		mb->t->type->dims + q->g->nouter);
 	return l;
 }
 
@@ -607,8 +609,7 @@ row_of_member(Row *q, Member *mb, Node *body)
 	if (k)
 		l_store(m, p.body, k->buffer, 2, (Node *[]){p.step, p.v}, legalize(m, to_storage(m, v)));
 	if (l)
-		l_store(m, p.body, l->buffer, rank_of(mb->t) - l->skip, idx + l->skip,
-			legalize(m, to_storage(m, v)));
+		local_store(q->kb, p.body, l, idx, v);
 	if (global)
 		kb_store(q->kb, p.body, mb->t, idx, v);
 	end(q, &p, global);

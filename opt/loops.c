@@ -234,16 +234,26 @@ load_packed(KB *kb, Node *t, Node *addr)
 	return from_storage(m, d, v);
 }
 
+static void
+local_index(Module *m, const Local *l, Node *const *idx, Node **out)
+{
+	int i;
+
+	for (i = 0; i < l->n; i++)
+		out[i] = l->base[i] ? x_sub(m, idx[l->dim[i]], l->base[i]) : idx[l->dim[i]];
+}
+
 static Node *
 load_of(KB *kb, Node *t, Node *const *idx)
 {
 	Local *l = map_get(&kb->local, t);
-	Node *addr, *v;
+	Node *addr, *v, *own[MAX_RANK];
 
 	if (l && l->value)
 		return l->value;
 	if (l) {
-		v = l_load(kb->m, l->buffer, rank_of(t) - l->skip, idx + l->skip);
+		local_index(kb->m, l, idx, own);
+		v = l_load(kb->m, l->buffer, l->n, own);
 		return from_storage(kb->m, dtype_of(t), v);
 	}
 	addr = kb_address(kb, t, idx);
@@ -407,7 +417,7 @@ elem_stride(KB *kb, Node *read, Node *axis)
 static bool
 unit_stride(KB *kb, Node *e, Node *axis)
 {
-	Node **list, *c;
+	Node **list, *c, *rest;
 	Local *l;
 	int i, n, unit = 0, other = 0;
 
@@ -415,7 +425,8 @@ unit_stride(KB *kb, Node *e, Node *axis)
 	for (i = 0; i < n; i++)
 		if (list[i]->code == O_READ && contains(list[i], axis)) {
 			if ((l = map_get(&kb->local, list[i]->in[0])) && l->buffer) {
-				unit += list[i]->in[list[i]->nin - 1] == axis;
+				unit += linear_in(kb->m, list[i]->in[list[i]->nin - 1], axis, &c, &rest)
+					&& is_intv(c, 1);
 				continue;
 			}
 			c = elem_stride(kb, list[i], axis);
@@ -672,6 +683,26 @@ kb_store(KB *kb, Region *r, Node *t, Node *const *idx, Node *value)
 	Node *addr = kb_address(kb, t, idx);
 
 	l_store(kb->m, r, kb_buffer(kb, t, true), 1, &addr, legalize(kb->m, to_storage(kb->m, value)));
+}
+
+void
+local_store(KB *kb, Region *r, const Local *l, Node *const *idx, Node *value)
+{
+	Node *own[MAX_RANK];
+
+	local_index(kb->m, l, idx, own);
+	l_store(kb->m, r, l->buffer, l->n, own, legalize(kb->m, to_storage(kb->m, value)));
+}
+
+void
+kb_put(KB *kb, Region *r, Node *t, Node *const *idx, Node *value)
+{
+	const Local *l = map_get(&kb->local, t);
+
+	if (l && l->buffer)
+		local_store(kb, r, l, idx, value);
+	if (!l || l->global)
+		kb_store(kb, r, t, idx, value);
 }
 
 /* ---- versions -------------------------------------------------------------------------------- */

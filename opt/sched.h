@@ -69,9 +69,14 @@ typedef struct KB {
 	bool gpu;
 } KB;
 
-/* A member's value inside the kernel: a scalar per outer point, or a private buffer of its inner
- * axes. */
-typedef struct Local { Node *value; Node *buffer; int skip; } Local;
+/* A member's value inside the kernel: a scalar per outer point, or a private buffer whose index k is
+ * the tensor's at dimension dim[k], counted from base[k] (NULL: 0). */
+typedef struct Local {
+	Node *value, *buffer;
+	int n, dim[MAX_RANK];
+	Node *base[MAX_RANK];
+	bool global;           /* kb_put stores it in memory as well */
+} Local;
 
 /*
  * A sum of products seen as result[.., m, .., n] = sum a[.., m, red] * b[n, red]: n is an axis of
@@ -103,6 +108,9 @@ Node *kb_address(KB *, Node *tensor, Node *const *idx);   /* flat element index 
  * generation. */
 Node *kb_emit(KB *, Region *r, Node *e);
 void kb_store(KB *, Region *r, Node *tensor, Node *const *idx, Node *value);
+void local_store(KB *, Region *r, const Local *, Node *const *idx, Node *value);
+/* Stores where the tensor is kept: in its private buffer if it has one, in memory. */
+void kb_put(KB *, Region *r, Node *tensor, Node *const *idx, Node *value);
 Kernel *kb_finish(KB *, Region *body, const char *schedule);
 /* Runs body(v) for idx in [0, extent) with lanes in vectors of w where it pays: full vectors,
  * then a masked tail. */
@@ -167,8 +175,32 @@ bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 bool holds_product(const Machine *, Node *tensor, const Node *part);
 int64_t likely_extent(Module *, Node *extent);           /* a number to expect where it is none */
 bool contraction_of(Sched *, Node *tensor, Contraction *);
+/* The same with the lanes along a given axis. */
+bool contraction_along(Sched *, Node *tensor, Node *n, Contraction *);
 /* one step of the sum */
 Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);
+
+/* ---- tile.c ---------------------------------------------------------------------------------- */
+
+/* A register tile of a contraction. */
+typedef struct Tile {
+	KB *kb;
+	Contraction *c;
+	Node *t;               /* what finished values are put to, at idx */
+	Node *body;            /* they, in terms of the reduction c->reduce */
+	Node *init;            /* what the sums begin with, NULL: 0 */
+	Node *idx[MAX_RANK];   /* of the result, axes n and m still symbolic */
+	Node *m;               /* the row axis, or NULL */
+	Node *base;            /* of the rows that tile_rows counts; NULL: 0 */
+	Node *m0, *n0;         /* first row (from base) and column of the tile */
+	int rows, lanes, vecs;
+	bool mask;             /* columns may end inside the tile */
+	bool padded;           /* b reads zeros past the last column */
+	Node *acc;
+} Tile;
+
+/* The tile's columns from n0 on for rows number mt * mr and on, of `extent` rows. */
+void tile_rows(Tile *, Region *, Node *mt, Node *extent);
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 

@@ -1,0 +1,207 @@
+/*
+ * Register tiles: the loops of a sum of products over MR rows and NR columns (contract.c tells how
+ * they are chosen).
+ */
+#include "sched.h"
+
+static Node *
+at(Tile *t, Node *e, Node *row, Node *col)
+{
+	Map map = {0};
+
+	map_put(&map, t->c->n, col);
+	if (t->m)
+		map_put(&map, t->m, row);
+	e = subst(t->kb->m, e, &map, false);
+	map_free(&map);
+	return e;
+}
+
+static Node *
+row_at(Tile *t, Node *i)
+{
+	Node *row = t->m ? x_add(t->kb->m, t->m0, i) : i;
+
+	return t->base ? x_add(t->kb->m, t->base, row) : row;
+}
+
+static Node *
+col_at(Tile *t, Node *j, Node *v)
+{
+	Module *m = t->kb->m;
+
+	return x_add(m, t->n0, x_add(m, x_muli(m, j, t->lanes), v));
+}
+
+/* What the sums begin with. */
+static void
+begin(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes)), *col = col_at(t, j, v),
+		*zero = x_int(m, t->acc->type->dtype, 0), *first = zero;
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
+
+	if (t->init) {
+		first = at(t, t->init, row_at(t, i), col);
+		if (t->mask)
+			first = x_select(m, x_lt(m, col, t->c->n->in[0]), first, zero);
+	}
+	t->kb->in_vector = t->lanes;
+	l_store(m, rv, t->acc, 3, (Node *[]){i, j, v}, kb_emit(t->kb, rv, first));
+	t->kb->in_vector = 0;
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
+/* Are b's columns stored in blocks that hold the tile, with zeros past the last one? */
+static bool
+is_padded(const Tile *t)
+{
+	const Node *b = t->c->b->in[0];
+	const Storage *st;
+
+	if (t->padded)
+		return true;
+	st = storage_of(t->kb->s, (Node *)b);
+	return definition((Node *)b)->code == O_CONST && st->block > 0
+		&& st->block % (t->vecs * t->lanes) == 0;
+}
+
+/* acc[i][j][v] += a(row i) * b(column j, v). Row by row: the few vectors of b stay in registers,
+ * and one value of a. */
+static void
+step(Tile *t, Region *r, Node *ea, Node *eb)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes));
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
+	Node *col = col_at(t, j, v), *b = at(t, eb, NULL, col), *in[3], *idx[3] = {i, j, v};
+
+	if (t->mask && !is_padded(t))
+		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
+	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, row_at(t, i), NULL)));
+	t->kb->in_vector = t->lanes;
+	in[1] = kb_emit(t->kb, rv, b);
+	in[2] = l_load(m, t->acc, 3, idx);
+	l_store(m, rv, t->acc, 3, idx, multiply_add(m, t->c, in[0], in[1], in[2]));
+	t->kb->in_vector = 0;
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
+static void
+finish(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes));
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL),
+		*in = rv;
+	Node *col = col_at(t, j, v), *row = row_at(t, i),
+		*sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
+	Map map = {0};
+	Node *e;
+	int d;
+
+	if (t->mask)
+		in = region_new(m, NULL);
+	map_put(&map, t->c->reduce, sum);
+	e = subst(m, t->body, &map, false);
+	map_free(&map);
+	t->kb->in_vector = t->lanes;
+	e = kb_emit(t->kb, in, at(t, e, row, col));
+	for (d = 0; d < rank_of(t->t); d++)
+		idx[d] = at(t, t->idx[d], row, col);
+	kb_put(t->kb, in, t->t, idx, e);
+	t->kb->in_vector = 0;
+	if (t->mask)
+		l_when(m, rv, x_lt(m, col, t->c->n->in[0]), in, NULL);
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
+static void
+tile(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Contraction *c = t->c;
+	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea,
+		*eb = c->eb, *axis;
+	Region *in = r, *q;
+	int i;
+
+	t->acc = l_alloc(m, r, l_buffer(m, "tile", c->reduce->type->dtype, SP_REG, 3, ext));
+	begin(t, r);
+	for (i = 0; i < c->nred; i++) {
+		axis = x_axis(m, kb_emit(t->kb, in, c->red[i]->in[0]));
+		ea = subst1(m, ea, c->red[i], axis);
+		eb = subst1(m, eb, c->red[i], axis);
+		q = region_new(m, NULL);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
+	}
+	step(t, in, ea, eb);
+	finish(t, r);
+}
+
+/* The tile with and without masks, as the columns allow. */
+static void
+columns(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *n = t->c->n->in[0], *end = x_addi(m, t->n0, t->vecs * t->lanes), *full = x_le(m, end, n);
+	Region *a, *b;
+
+	if (is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || full->code == O_NUM) {
+		t->mask = is_intv(full, 0);
+		tile(t, r);
+		return;
+	}
+	a = region_new(m, NULL), b = region_new(m, NULL);
+	t->mask = false;
+	tile(t, a);
+	t->mask = true;
+	tile(t, b);
+	l_when(m, r, full, a, b);
+}
+
+void
+tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
+{
+	Module *m = t->kb->m;
+	int mr = t->c->mr;
+	Region *few, *many, *q;
+	Node *i;
+	int64_t v;
+
+	if (!t->m) {
+		t->rows = 1;
+		columns(t, r);
+		return;
+	}
+	if (is_int(extent, &v) && v >= mr) {
+		t->rows = mr;
+		t->m0 = v % mr == 0 ? x_muli(m, mt, mr)
+			: l_let(m, r, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
+		columns(t, r);
+		return;
+	}
+	many = region_new(m, NULL), few = region_new(m, NULL);
+	t->rows = mr;
+	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
+	columns(t, many);
+	q = region_new(m, NULL);
+	i = x_axis(m, extent);
+	t->rows = 1;
+	t->m0 = i;
+	columns(t, q);
+	l_for(m, few, F_SERIAL, i, q);
+	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
+}
+
