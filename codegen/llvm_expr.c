@@ -3,6 +3,7 @@
  * scalar.def to the letter: guards where LLVM's own are undefined, no fast-math, no contraction
  * but muladd, and never an intrinsic that the machine would call a library for.
  */
+#include <math.h>
 #include <string.h>
 #include "llvm.h"
 
@@ -604,13 +605,62 @@ int_to_float(Fn *f, DType from, Ty to, Val v)
 	return dt_signed(from) ? LLVMBuildSIToFP(f->b, v, to, "") : LLVMBuildUIToFP(f->b, v, to, "");
 }
 
+/* v, but not below (above) the bound; NaN becomes the bound. */
+static Val
+clamp_float(Fn *f, Val v, double bound, bool above)
+{
+	Val b = like_flt(f, v, bound);
+
+	return LLVMBuildSelect(f->b, LLVMBuildFCmp(f->b, above ? LLVMRealOLT : LLVMRealOGT, v, b, ""), v, b, "");
+}
+
+/* Is e rint(x), or that plus a small whole number? Then x, and the number. */
+static Node *
+rounded(Node *e, double *plus)
+{
+	*plus = 0;
+	if (e->code == O_ADD && e->in[1]->code == O_NUM && fabs(e->in[1]->num.f) <= 65535
+	 && rint(e->in[1]->num.f) == e->in[1]->num.f) {
+		*plus = e->in[1]->num.f;
+		e = e->in[0];
+	}
+	return e->code == O_RINT ? e->in[0] : NULL;
+}
+
+/*
+ * To an integer of at most 16 bits: clamped as a float, then through i32. LLVM makes scalar code of
+ * the saturating conversion to vectors of such integers. Rounding (quantization) is one with the
+ * conversion where the machine has that for vectors.
+ */
+static Val
+float_to_narrow(Fn *f, DType to, Node *e)
+{
+	int bits = dtypes[to].bits;
+	double lo = dt_signed(to) ? -ldexp(1, bits - 1) : 0, hi = lo + ldexp(1, bits) - 1, plus = 0;
+	Node *r = dtype_of(e) == DT_F32 && x86(f->t) && varies(f, e) ? rounded(e, &plus) : NULL;
+	Val v = ex(f, r ? r : e), x;
+	Ty i32 = vec_of(LLVMInt32TypeInContext(f->cx), lanes_of(v));
+
+	x = clamp_float(f, clamp_float(f, v, lo - plus, false), hi - plus, true);
+	if (lo < 0)                              /* a NaN became lo */
+		x = LLVMBuildSelect(f->b, LLVMBuildFCmp(f->b, LLVMRealUNO, v, v, ""), like_flt(f, v, -plus), x, "");
+	x = r ? intrinsic(f, "llvm.lrint", i32, LLVMTypeOf(v), 1, &x) : LLVMBuildFPToSI(f->b, x, i32, "");
+	if (plus != 0)
+		x = LLVMBuildAdd(f->b, x, like_int(f, x, (int64_t)plus), "");
+	return widen(f, x, (unsigned)bits, true);
+}
+
 /* Truncates, saturates, NaN to 0. */
 static Val
-float_to_int(Fn *f, DType to, Val v)
+float_to_int(Fn *f, DType to, Node *e)
 {
-	Ty it = vec_of(reg_type(f, to), lanes_of(v));
+	Val v;
 
-	return intrinsic(f, dt_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat", it, LLVMTypeOf(v), 1, &v);
+	if (dtypes[to].bits <= 16)
+		return float_to_narrow(f, to, e);
+	v = ex(f, e);
+	return intrinsic(f, dt_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat",
+		vec_of(reg_type(f, to), lanes_of(v)), LLVMTypeOf(v), 1, &v);
 }
 
 /* Is the type held as the integer of its bits? */
@@ -638,12 +688,16 @@ static Val
 cast(Fn *f, Node *e)
 {
 	DType to = dtype_of(e), from = dtype_of(e->in[0]);
-	Val v = ex(f, e->in[0]), zero;
-	Ty t = vec_of(reg_type(f, to), lanes_of(v));
+	Val v, zero;
+	Ty t;
 	Node *x;
 
+	if ((from == DT_F32 || from == DT_F64) && dt_int(to) && to != DT_INDEX)
+		return float_to_int(f, to, e->in[0]);
+	v = ex(f, e->in[0]);
 	if (to == from)
 		return v;
+	t = vec_of(reg_type(f, to), lanes_of(v));
 	if (from == DT_BF16 && to == DT_F32)
 		return bf16_to_f32(f, v);
 	if (from == DT_F32 && to == DT_BF16)
@@ -664,7 +718,7 @@ cast(Fn *f, Node *e)
 	if (dt_float(from) && dt_float(to))
 		return to == DT_F64 ? LLVMBuildFPExt(f->b, v, t, "") : LLVMBuildFPTrunc(f->b, v, t, "");
 	if (dt_float(from))
-		return float_to_int(f, to, v);
+		return float_to_int(f, to, e->in[0]);
 	if (dt_float(to))
 		return int_to_float(f, from, t, v);
 	if (to == DT_INDEX && is_vec(v) && bits_of(v) <= 32 && fits32(e))
