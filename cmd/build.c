@@ -182,6 +182,21 @@ set_machines(Compilation *c, const char *target)
 	return m->machine && m->host;
 }
 
+/* Later runs of the passes on the same text keep what it says. */
+static bool
+set_precision(Module *m, const Options *o)
+{
+	int k;
+
+	for (k = 0; o->precision && k < N_PRECISIONS; k++)
+		if (strcmp(o->precision, precision_names[k]) == 0)
+			m->precision = (Precision)k;
+	if (m->strict && m->precision)
+		diag_error(m->diag, X_USAGE, NULL, "--strict allows no --precision %s",
+			precision_names[m->precision]);
+	return m->diag->errors == 0;
+}
+
 bool
 load_model(Compilation *c, const Options *o, const char *path, const char *target)
 {
@@ -202,6 +217,8 @@ load_model(Compilation *c, const Options *o, const char *path, const char *targe
 	else if (!load_ir(c, path))
 		return false;
 	c->m->strict = o->strict;
+	if (!set_precision(c->m, o))
+		return false;
 	c->m->execute = execute_constants;
 	if (!set_machines(c, target))
 		return false;

@@ -19,7 +19,8 @@ typedef struct Options {
 	const char **files; int nfiles;        /* what is no option: room for argc */
 	List target, emit, shape, dim, freeze, input, output, data;
 	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only,
-		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level;
+		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level,
+		*precision;
 	const char *json;      /* file, or "" for stdout */
 	int threads, jobs, iters, warmup, timeout, seed, max_seconds;
 	int64_t max_arena, max_memory;         /* bytes; 0: no limit */

@@ -241,6 +241,10 @@ typedef struct SymDef { Node *sym; int input, axis; } SymDef;
  * defines it by what it computed. Other dimensions of its results are expressions of what is around it. */
 typedef struct LoopSym { Node *sym; int result, axis; } LoopSym;
 
+/* What --precision allows operands of contractions to be rounded to. */
+typedef enum Precision { PREC_MODEL, PREC_TF32, PREC_BF16, PREC_F16, N_PRECISIONS } Precision;
+extern const char *const precision_names[N_PRECISIONS];  /* as the option says them; f32: the model's own */
+
 /* Precision ledger: what was rewritten inexactly or reduced. error: relative to the result's largest
  * magnitude. */
 typedef struct Ledger { const char *what, *cls; double error; const Loc *loc; } Ledger;
@@ -259,6 +263,7 @@ struct Module {
 	uint32_t nnodes;
 	int64_t nextid;        /* axes, carries, fresh symbols */
 	bool strict;           /* only exact rewrites */
+	Precision precision;
 	bool proving;          /* within a proof about sizes: those that making its terms asks for stay short */
 	/* folding: computes n tensors that depend on constants alone; bound by cmd. NULL: nothing is folded. */
 	bool (*execute)(Module *, int n, Node *const *tensors, Node **constants);

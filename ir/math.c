@@ -610,6 +610,15 @@ static Node *lgamma_of(const X *x, Node *a)
 	return lgamma_f64(x, a);
 }
 
+/* To 10 bits of fraction; infinities and NaN as they are. */
+static Node *tf32_of(const X *x, Node *a)
+{
+	Node *u = bits(x, a), *r = both(x, O_AND, both(x, O_ADD, u, 0x1000), 0xffffe000);
+	Node *special = x_le(x->m, ku(x, 0x7f800000), both(x, O_AND, u, 0x7fffffff));
+
+	return f32(x) ? sel(x, special, a, value(x, r)) : a;
+}
+
 /* ---- the table ----------------------------------------------------------------------------- */
 
 Node *math_expand(Module *m, OpCode op, int nin, Node *const *in)
@@ -641,6 +650,7 @@ Node *math_expand(Module *m, OpCode op, int nin, Node *const *in)
 	case O_ATANH: return atanh_of(x, in[0]);
 	case O_ERF: return erf_of(x, in[0]);
 	case O_LGAMMA: return lgamma_of(x, in[0]);
+	case O_TF32: return tf32_of(x, in[0]);
 	default: return NULL;
 	}
 }

@@ -505,6 +505,8 @@ region_new(Module *m, const char *name)
 	return r;
 }
 
+const char *const precision_names[N_PRECISIONS] = {"f32", "tf32", "bf16", "f16"};
+
 void
 ledger_add(Module *m, const char *what, const char *cls, double error, const Loc *loc)
 {

@@ -291,6 +291,15 @@ static bool math_eval(int op, double x, double y, double *r)
 	return true;
 }
 
+static float tf32(float x)
+{
+	union { float f; uint32_t u; } v = { .f = x };
+
+	if ((v.u & 0x7f800000) != 0x7f800000)
+		v.u = (v.u + 0x1000) & ~0x1fffu;
+	return v.f;
+}
+
 /* Operations whose exact result is a value of every float type, or that round in the caller. */
 static bool exact_eval(int op, double a, double b, double *r)
 {
@@ -317,6 +326,7 @@ static bool f64_eval(int op, const double *x, double *r)
 	case O_MUL: *r = x[0] * x[1]; break;
 	case O_DIV: *r = x[0] / x[1]; break;
 	case O_SQRT: *r = sqrt(x[0]); break;
+	case O_TF32: *r = x[0]; break;           /* in double nothing is rounded */
 	case O_FMA: case O_MULADD: *r = fma(x[0], x[1], x[2]); break;
 	default: return false;
 	}
@@ -332,6 +342,7 @@ static bool f32_eval(int op, const double *x, double *r)
 	case O_MUL: f = a * b; break;
 	case O_DIV: f = a / b; break;
 	case O_SQRT: f = sqrtf(a); break;
+	case O_TF32: f = tf32(a); break;
 	case O_FMA: case O_MULADD: f = fmaf(a, b, c); break;
 	default: return false;
 	}

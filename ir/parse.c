@@ -508,6 +508,16 @@ static const Machine *machine(P *p)
 	return t;
 }
 
+static Precision precision(P *p)
+{
+	const char *name = ps_word(p, "a precision");
+
+	for (int k = 0; k < N_PRECISIONS; k++)
+		if (!strcmp(precision_names[k], name))
+			return k;
+	ps_bad(p, "'%s' is no precision", name);
+}
+
 static void head(P *p)
 {
 	static const char *const levels[] = { "graph", "tensor", "loop", NULL };
@@ -521,6 +531,8 @@ static void head(P *p)
 		ps_bad(p, "'%s' is no level: graph, tensor or loop", w);
 	p->level = k;
 	p->m->strict = ps_eat(p, "strict");
+	if (ps_eat(p, "precision"))
+		p->m->precision = precision(p);
 	if (ps_is(p, "target"))
 		p->m->machine = machine(p);
 	if (ps_is(p, "host"))

@@ -583,6 +583,8 @@ void pr_head(P *p)
 	fprintf(p->f, " %s", levels[p->level]);
 	if (p->m->strict)
 		fputs(" strict", p->f);
+	if (p->m->precision)
+		fprintf(p->f, " precision %s", precision_names[p->m->precision]);
 	if (p->m->machine) {
 		fputs(" target ", p->f);
 		pr_quoted(p->f, p->m->machine->name, '"');

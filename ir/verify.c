@@ -51,6 +51,7 @@ static bool applies(OpCode op, DType d)
 	case O_FLOORDIV: case O_MOD: case O_POPCNT: case O_SHL: case O_SHR: return dt_int(d);
 	case O_BOUND: return d == DT_INDEX;
 	case O_DOT4: return d == DT_I32;
+	case O_TF32: return d == DT_F32;
 	case O_AND: case O_OR: case O_XOR: case O_NOT: return !f;
 	case O_EQ: case O_NE: case O_SELECT: case O_CAST: case O_BITS: return true;
 	case O_LT: case O_LE: case O_MIN: case O_MAX: return true;

@@ -21,12 +21,12 @@
 
 enum { MAX_ROWS = 14, MIN_ROWS = 8 };   /* of a tile */
 
-/* The read in a factor, under casts; on a GPU also under a guard with a constant beside it
+/* The read in a factor, under casts and roundings; on a GPU also under a guard with a constant beside it
  * (padding). */
 static Node *
 factor_read(Node *e, bool guards)
 {
-	while (e->code == O_CAST || (guards && e->code == O_SELECT && e->in[2]->code == O_NUM))
+	while (e->code == O_CAST || e->code == O_TF32 || (guards && e->code == O_SELECT && e->in[2]->code == O_NUM))
 		e = e->in[e->code == O_SELECT];
 	return e->code == O_READ ? e : NULL;
 }

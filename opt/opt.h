@@ -62,6 +62,7 @@ bool pass_simplify(Module *);   /* graph -> graph: rewrite rules */
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_quantized(Module *);  /* tensor -> tensor: sums of dequantized bytes as integers */
 bool pass_dot4(Module *);       /* tensor -> tensor: products of bytes in fours */
+bool pass_precision(Module *);  /* tensor -> tensor: narrower operands of contractions */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
 bool pass_hoist(Module *);      /* tensor -> tensor: reductions out of axes they do not depend on */
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */

@@ -13,6 +13,8 @@ const Pass passes[] = {
 		"sum dequantized bytes as integers"},
 	{"dot4",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,
 		"sum products of bytes in fours"},
+	{"precision", LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_precision,
+		"round operands of products on request"},
 	{"inline",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,
 		"write producers into their consumers"},
 	{"hoist",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,
