@@ -371,6 +371,8 @@ Node *t_scatter(Module *, Comb, Node *base, int naxes, Node *const *axes, Node *
 Node *t_tuple(Module *, int n, Node *const *);
 Node *t_result(Module *, Node *tuple, int i);            /* looks through tuples and definitions of tuples */
 Node *x_read(Module *, Node *tensor, Node *const *idx);  /* one index a dimension; uses known elements */
+/* The index into a dimension that is 1 or has room for i. */
+Node *x_stretched(Module *, Node *dim, Node *i);
 /* Reads with numpy broadcasting to the given axes of a result of the given rank. */
 Node *x_bread(Module *, Node *tensor, int rank, Node *const *axes);
 /* The broadcast of two dimensions: proved equal, or 1, else a select; records a requirement. */

@@ -373,22 +373,21 @@ one_together(Node *dim, Node *n)
 }
 
 Node *
+x_stretched(Module *m, Node *dim, Node *i)
+{
+	if (i->code == O_AXIS && (dim == i->in[0] || prove_eq(m, dim, i->in[0]) || one_together(dim, i->in[0])))
+		return i;
+	return x_select(m, x_eq(m, dim, x_idx(m, 1)), x_idx(m, 0), i);
+}
+
+Node *
 x_bread(Module *m, Node *t, int rank, Node *const *axes)
 {
-	Node *idx[MAX_RANK], *dim, *axis;
+	Node *idx[MAX_RANK];
 	int i, off = rank - rank_of(t);
 
-	for (i = 0; i < rank_of(t); i++) {
-		dim = dim_of(t, i);
-		axis = axes[off + i];
-		if (is_intv(dim, 1))
-			idx[i] = x_idx(m, 0);
-		else if (axis->code != O_AXIS || dim == axis->in[0] || prove_eq(m, dim, axis->in[0])
-		      || (dim->code == O_NUM && dim->num.i != 1) || one_together(dim, axis->in[0]))
-			idx[i] = axis;
-		else
-			idx[i] = x_select(m, x_eq(m, dim, x_idx(m, 1)), x_idx(m, 0), axis);
-	}
+	for (i = 0; i < rank_of(t); i++)
+		idx[i] = x_stretched(m, dim_of(t, i), axes[off + i]);
 	return x_read(m, t, idx);
 }
 

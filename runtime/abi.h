@@ -547,6 +547,8 @@ struct TccRun {
 	/* A picture in a buffer of n bytes; format: 0 RGB, 1 BGR, 2 greyscale. */ \
 	X(image_shape, image, "dst buffer n")                /* dst: int64, height and width */ \
 	X(image_decode, image, "dst buffer n format") \
+	/* n uniform numbers of [0, 1) as float64: MT19937 as numpy's RandomState(seed) has them. */ \
+	X(mersenne,    core, "dst n seed") \
 	/* A map's keys, in ascending order, and what belongs to them. */ \
 	X(map_len,     core, "dst map")                /* dst: int64 */ \
 	X(map_keys,    core, "dst map") \

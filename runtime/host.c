@@ -39,6 +39,42 @@ const void *host_bytes(TccContext *ctx, int64_t buffer, uint64_t bytes)
 	return copy && !tcc_move(ctx, copy, true, s->p, false, bytes) ? copy : NULL;
 }
 
+/* --- random numbers ------------------------------------------------------------------------ */
+
+/* Matsumoto and Nishimura's generator, 1998; two words make a double of 53 bits. */
+typedef struct Mersenne {
+	uint32_t s[624];
+	int at;
+} Mersenne;
+
+static uint32_t mersenne_word(Mersenne *g)
+{
+	uint32_t *s = g->s, y;
+	for (int k = 0; g->at == 624 && k < 624; k++) {
+		y = (s[k] & 0x80000000u) | (s[(k + 1) % 624] & 0x7fffffffu);
+		s[k] = s[(k + 397) % 624] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);
+	}
+	g->at %= 624;
+	y = s[g->at++];
+	y ^= y >> 11;
+	y ^= y << 7 & 0x9d2c5680u;
+	y ^= y << 15 & 0xefc60000u;
+	return y ^ y >> 18;
+}
+
+int64_t do_mersenne(TccContext *ctx, const int64_t *a)
+{
+	Mersenne g = {.s = {(uint32_t)a[2]}, .at = 624};
+	double *r = tcc_run_alloc(ctx, (uint64_t)a[1] * sizeof *r, true);
+	for (int k = 1; k < 624; k++)
+		g.s[k] = 1812433253u * (g.s[k - 1] ^ g.s[k - 1] >> 30) + (uint32_t)k;
+	for (int64_t i = 0; r && i < a[1]; i++) {
+		uint32_t high = mersenne_word(&g) >> 5;
+		r[i] = (high * 67108864.0 + (mersenne_word(&g) >> 6)) / 9007199254740992.0;
+	}
+	return host_deliver(ctx, a[0], r, (uint64_t)a[1] * sizeof *r);
+}
+
 /* --- sequences and optionals ------------------------------------------------------------- */
 
 static const TccValue *value_of(const TccContext *ctx, int64_t buffer)

@@ -247,8 +247,7 @@ mask_bias(Att *a, Node *const *at, DType d)
 
 	for (i = 0; i + 1 < r; i++) {
 		expect_dim(a->b, "the mask", dim_of(t, i), dim_of(a->q, i + 4 - r), true);
-		idx[i] = is_intv(dim_of(t, i), 1) ? x_idx(m, 0) : dim_of(t, i)->code == O_NUM ? at[4 - r + i]
-			: x_select(m, x_eq(m, dim_of(t, i), x_idx(m, 1)), x_idx(m, 0), at[4 - r + i]);
+		idx[i] = x_stretched(m, dim_of(t, i), at[4 - r + i]);
 	}
 	idx[r - 1] = at[3];
 	last = dim_of(t, r - 1);
@@ -480,7 +479,7 @@ flex_graph(Att *a, Node *x, int which)
 		return x;
 	if (r->nparams != 1 || r->nresults != 1)
 		return fail(b, "%s must have one input and one output", r->name);
-	x4 = ungroup(m, x);
+	x4 = reshape(m, x, 4, r->params[0]->type->dims);
 	body = region_new(m, r->name);
 	body->nparams = 2;
 	body->params = NEWN(m, Node *, 2);
@@ -517,7 +516,7 @@ build_flex_attention(Build *b)
 typedef struct Linear {
 	Build *b;
 	Node *q, *k, *v, *decay, *beta, *B, *T, *H, *KH, *dk, *dv, *scale;
-	bool per_key;          /* decay has an entry for each element of a key */
+	Node *per_head;        /* has decay an entry a head, or one for each element of a key? */
 } Linear;
 
 /* Element of [B, T, columns] at the round, as f32. */
@@ -525,7 +524,7 @@ static Node *
 at_round(Linear *l, Node *t, Node *n, Node *trip, Node *col)
 {
 	Module *m = l->b->m;
-	Node *idx[3] = {n, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), is_intv(dim_of(t, 2), 1) ? x_idx(m, 0) : col};
+	Node *idx[3] = {n, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), x_stretched(m, dim_of(t, 2), col)};
 
 	return x_cast(m, DT_F32, x_read(m, t, idx));
 }
@@ -539,7 +538,8 @@ decayed(Linear *l, Node *s, Node *trip, Node *const *ax)
 
 	if (!l->decay)
 		return e;
-	g = at_round(l, l->decay, ax[0], trip, l->per_key ? x_add(m, x_mul(m, ax[1], l->dk), ax[2]) : ax[1]);
+	g = x_select(m, l->per_head, ax[1], x_add(m, x_mul(m, ax[1], l->dk), ax[2]));
+	g = at_round(l, l->decay, ax[0], trip, g);
 	return x_mul(m, e, x1(m, O_EXP, g));
 }
 
@@ -625,8 +625,8 @@ linear_args(Build *b, Linear *l)
 	if (l->beta)
 		expect_dim(b, "beta", dim_of(l->beta, 2), l->KH, true);
 	if (l->decay) {
-		l->per_key = !is_intv(x_eq(m, dim_of(l->decay, 2), l->KH), 1);
-		require(m, x_eq(m, dim_of(l->decay, 2), l->per_key ? x_mul(m, l->KH, l->dk) : l->KH), b->loc,
+		l->per_head = x_eq(m, dim_of(l->decay, 2), l->KH);
+		require(m, x_or(m, l->per_head, x_eq(m, dim_of(l->decay, 2), x_mul(m, l->KH, l->dk))), b->loc,
 			"decay has %s columns", expr_print(m, dim_of(l->decay, 2)));
 	}
 	l->scale = scale != 0 ? x_flt(m, DT_F32, scale)

@@ -170,17 +170,16 @@ operand_param(Build *b, Node *t, Node *x, Node *const *idx, bool rows)
 
 	if (rank_of(t) == rank && rank > 1) {
 		for (i = 0; i < rank; i++) {
-			at[i] = is_intv(dim_of(t, i), 1) ? zero : idx[i];
-			if (at[i] != zero)
-				expect_dim(b, "a zero point or scale", dim_of(t, i), dim_of(x, i), false);
+			expect_dim(b, "a zero point or scale", dim_of(t, i), dim_of(x, i), true);
+			at[i] = x_stretched(m, dim_of(t, i), idx[i]);
 		}
 		return x_read(m, t, at);
 	}
 	for (i = 0; i < rank_of(t); i++)
 		at[i] = zero;
-	if (rank_of(t) == 1 && lane >= 0 && !is_intv(dim_of(t, 0), 1)) {
-		expect_dim(b, "a zero point or scale", dim_of(t, 0), dim_of(x, lane), false);
-		at[0] = idx[lane];
+	if (rank_of(t) == 1 && lane >= 0) {
+		expect_dim(b, "a zero point or scale", dim_of(t, 0), dim_of(x, lane), true);
+		at[0] = x_stretched(m, dim_of(t, 0), idx[lane]);
 	}
 	return x_read(m, t, at);
 }

@@ -406,73 +406,6 @@ build_moe(Build *b)
 	return r == 3 ? reshape(m, y, 3, x->type->dims) : y;
 }
 
-/* ---- inverse of matrices ------------------------------------------------------------------------------ */
-
-/*
- * Step k of Gauss and Jordan on [batch..., n, 2 n] in f64: the row with the largest pivot goes to row k,
- * divided by it, and its multiples from all others.
- */
-static Node *
-jordan(Module *m, Node *a, int k, int n)
-{
-	Node *ax[MAX_RANK], *idx[MAX_RANK], *i, *best, *pivot, *p, *kk = x_idx(m, k), *v, *row, *f, *piv, *self;
-	int r = rank_of(a) - 2, s;
-
-	for (s = 0, best = pivot = NULL; s < 2; s++) {
-		axes_new(m, r, a->type->dims, ax);
-		memcpy(idx, ax, sizeof *idx * (size_t)r);
-		i = x_axis(m, x_idx(m, n - k));
-		idx[r] = x_addi(m, i, k);
-		idx[r + 1] = kk;
-		v = x1(m, O_ABS, x_read(m, a, idx));
-		if (s)
-			v = x_select(m, x_eq(m, v, x_read(m, best, ax)), x_cast(m, DT_I64, i), x_int(m, DT_I64, n - 1 - k));
-		*(s ? &pivot : &best) = t_tensor(m, r, ax, x_reduce(m, s ? COMB_MIN : COMB_MAX, 1, &i, v));
-	}
-	axes_new(m, r + 2, a->type->dims, ax);
-	memcpy(idx, ax, sizeof *idx * (size_t)(r + 2));
-	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)), k);
-	row = x_select(m, x_eq(m, ax[r], p), kk, ax[r]);
-	idx[r] = p;
-	idx[r + 1] = kk;
-	piv = x_read(m, a, idx);
-	idx[r + 1] = ax[r + 1];
-	self = x2(m, O_DIV, x_read(m, a, idx), piv);
-	idx[r] = row;
-	idx[r + 1] = kk;
-	f = x_read(m, a, idx);
-	idx[r + 1] = ax[r + 1];
-	v = x_sub(m, x_read(m, a, idx), x_mul(m, f, self));
-	return t_tensor(m, r + 2, ax, x_select(m, x_eq(m, ax[r], kk), self, v));
-}
-
-static Node *
-build_inverse(Build *b)
-{
-	Module *m = b->m;
-	Node *x = b->in[0], *a, *axes[MAX_RANK], *idx[MAX_RANK], *e;
-	int r = rank_of(x), k;
-	int64_t n;
-
-	if (r < 2)
-		return fail(b, "the operand has %d dimensions, needs 2", r);
-	expect_dim(b, "a matrix", dim_of(x, r - 1), dim_of(x, r - 2), false);
-	if ((!is_int(dim_of(x, r - 1), &n) && !is_int(dim_of(x, r - 2), &n)) || n > 64)
-		return unsupported(b, "the size of the matrices must be known, and at most 64");
-	axes_new(m, r, x->type->dims, axes);
-	axes[r - 1] = x_axis(m, x_idx(m, 2 * n));
-	memcpy(idx, axes, sizeof *idx * (size_t)r);
-	e = x_select(m, x_eq(m, axes[r - 1], x_addi(m, axes[r - 2], n)), x_flt(m, DT_F64, 1), x_flt(m, DT_F64, 0));
-	e = x_select(m, x_lt(m, axes[r - 1], x_idx(m, n)), x_cast(m, DT_F64, x_read(m, x, idx)), e);
-	a = t_tensor(m, r, axes, e);
-	for (k = 0; k < n; k++)
-		a = jordan(m, a, k, (int)n);
-	axes_new(m, r, x->type->dims, axes);
-	memcpy(idx, axes, sizeof *idx * (size_t)r);
-	idx[r - 1] = x_addi(m, axes[r - 1], n);
-	return t_tensor(m, r, axes, x_cast(m, dtype_of(x), x_read(m, a, idx)));
-}
-
 const Op ops_contrib_more[] = {
 	COMP("ms_expand_dims", MS("ExpandDims"), 1, "(x: any, axis: i32) {} -> y",
 		"unsqueeze(x, reshape(cast(axis, i64), [1]))", "a dimension of 1 more"),
@@ -510,7 +443,6 @@ const Op ops_contrib_more[] = {
 		" {activation_alpha: float = 1, activation_beta: float = 0, activation_type: str = \"relu\", k: int = 1,"
 		" normalize_routing_weights: int = 0, swiglu_fusion: int = 0, swiglu_limit: float?, use_sparse_mixer: int = 0}"
 		" -> y", build_moe, "each token through its likeliest experts"),
-	BUILD("inverse", MS("Inverse"), 1, "(x: float) {} -> y", build_inverse, "inverse matrices"),
 	COMP("ms_qlinear_conv", MS("QLinearConv"), 1, "(x: i8|u8, x_scale: f32, x_zero: x, w: i8|u8, w_scale: f32,"
 		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {auto_pad: str = \"NOTSET\", channels_last: int = 0,"
 		" dilations: ints?, group: int = 1, kernel_shape: ints?, pads: ints?, strides: ints?} -> y",

@@ -58,15 +58,26 @@ build_gather_elements(Build *b)
 	return t_tensor(m, rank, axes, x_read(m, x, idx));
 }
 
-/* The length of the tuples in the last dimension of indices; -1 after reporting. */
+/* The length of the tuples in the last dimension of indices; -1 after reporting. rank: the result's, or -1. */
 static int
-tuple_length(Build *b, Node *at, int most)
+tuple_length(Build *b, Node *at, int most, int rank)
 {
+	Node *last = rank_of(at) > 0 ? dim_of(at, rank_of(at) - 1) : NULL;
 	int64_t k;
 
-	if (rank_of(at) < 1 || !is_int(dim_of(at, rank_of(at) - 1), &k)) {
-		unsupported(b, "the last dimension of indices must be known");
+	if (!last) {
+		fail(b, "indices have no dimension");
 		return -1;
+	}
+	if (!is_int(last, &k)) {
+		if (rank < 0) {
+			unsupported(b, "the last dimension of indices settles the result's rank and is known only at run time;"
+				" fix it with --shape");
+			return -1;
+		}
+		k = rank_of(at) - 1 + most - rank;
+		require(b->m, x_eq(b->m, last, x_idx(b->m, k)), b->loc, "the last dimension of indices is %s, must be %lld",
+			expr_print(b->m, last), (long long)k);
 	}
 	if (k < 1 || k > most) {
 		fail(b, "the last dimension of indices is %lld, must be in [1, %d]", (long long)k,
@@ -101,7 +112,7 @@ build_gather_nd(Build *b)
 	if (batch < 0 || batch >= rank || batch >= q)
 		return fail(b, "batch_dims is %lld for operands of %d and %d dimensions",
 			(long long)batch, rank, q);
-	if ((k = tuple_length(b, at, rank - (int)batch)) < 0)
+	if ((k = tuple_length(b, at, rank - (int)batch, -1)) < 0)
 		return NULL;
 	if (q - 1 + rank - (int)batch - k > MAX_RANK)
 		return unsupported(b, "more than %d dimensions", MAX_RANK);
@@ -212,7 +223,7 @@ build_scatter_nd(Build *b)
 	int rank = rank_of(x), q = rank_of(at), n = 0, k, i;
 	Comb c;
 
-	if (!reduction(b, dtype_of(x), &c) || (k = tuple_length(b, at, rank)) < 0)
+	if (!reduction(b, dtype_of(x), &c) || (k = tuple_length(b, at, rank, rank_of(v))) < 0)
 		return NULL;
 	if (rank_of(v) != q - 1 + rank - k)
 		return fail(b, "updates have %d dimensions, must have %d", rank_of(v),

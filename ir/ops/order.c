@@ -484,91 +484,6 @@ build_nms(Build *b)
 	return t_tensor(m, 2, axes, v);
 }
 
-/* ---- determinant ----------------------------------------------------------------------------- */
-
-/*
- * One step of elimination on [batch..., n, n] in f64: the row with the largest pivot in column k
- * goes to row k, and its multiples from those below. *det is multiplied by the pivot, negated by a
- * swap.
- */
-static Node *
-eliminate(Module *m, Node *a, int k, int n, Node **det)
-{
-	Node *ax[MAX_RANK], *idx[MAX_RANK], *i, *best, *row, *piv, *zero = x_flt(m, DT_F64, 0), *v,
-		*pivot, *p, *f, *kk;
-	int r = rank_of(a) - 2;
-
-	kk = x_idx(m, k);
-	axes_new(m, r, a->type->dims, ax);
-	memcpy(idx, ax, sizeof *idx * (size_t)r);
-	i = x_axis(m, x_idx(m, n - k));
-	idx[r] = x_addi(m, i, k);
-	idx[r + 1] = kk;
-	v = x1(m, O_ABS, x_read(m, a, idx));
-	best = t_tensor(m, r, ax, x_reduce(m, COMB_MAX, 1, &i, v));
-	axes_new(m, r, a->type->dims, ax);
-	memcpy(idx, ax, sizeof *idx * (size_t)r);
-	i = x_axis(m, x_idx(m, n - k));
-	idx[r] = x_addi(m, i, k);
-	v = x1(m, O_ABS, x_read(m, a, idx));
-	v = x_select(m, x_eq(m, v, x_read(m, best, ax)), x_cast(m, DT_I64, i),
-		x_int(m, DT_I64, n - 1 - k));
-	/* its row, counted from k */
-	pivot = t_tensor(m, r, ax, x_reduce(m, COMB_MIN, 1, &i, v));
-
-	axes_new(m, r, a->type->dims, ax);
-	memcpy(idx, ax, sizeof *idx * (size_t)r);
-	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)),
-		k);
-	idx[r] = p;
-	idx[r + 1] = kk;
-	piv = x_read(m, a, idx);
-	v = x_select(m, x_eq(m, p, kk), piv, x1(m, O_NEG, piv));
-	*det = t_tensor(m, r, ax, *det ? x_mul(m, x_read(m, *det, ax), v) : v);
-
-	axes_new(m, r + 2, a->type->dims, ax);
-	memcpy(idx, ax, sizeof *idx * (size_t)(r + 2));
-	p = x_addi(m, x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, pivot, ax)), x_idx(m, n - k)),
-		k);
-	row = x_select(m, x_eq(m, ax[r], kk), p, x_select(m, x_eq(m, ax[r], p), kk, ax[r]));
-	idx[r] = p;
-	idx[r + 1] = kk;
-	piv = x_read(m, a, idx);
-	idx[r] = row;
-	f = x_read(m, a, idx);
-	f = x_select(m, x_eq(m, piv, zero), zero, x2(m, O_DIV, f, piv));
-	idx[r] = p;
-	idx[r + 1] = ax[r + 1];
-	v = x_mul(m, f, x_read(m, a, idx));
-	idx[r] = row;
-	v = x_select(m, x_lt(m, kk, ax[r]), x_sub(m, x_read(m, a, idx), v), x_read(m, a, idx));
-	return t_tensor(m, r + 2, ax, v);
-}
-
-static Node *
-build_det(Build *b)
-{
-	Module *m = b->m;
-	Node *x = b->in[0], *axes[MAX_RANK], *det = NULL;
-	int rank = rank_of(x), k;
-	int64_t n;
-
-	if (rank < 2)
-		return fail(b, "the operand has %d dimensions, needs 2", rank);
-	require(m, x_eq(m, dim_of(x, rank - 1), dim_of(x, rank - 2)), b->loc,
-		"the matrices are %s by %s", expr_print(m, dim_of(x, rank - 2)),
-		expr_print(m, dim_of(x, rank - 1)));
-	if ((!is_int(dim_of(x, rank - 1), &n) && !is_int(dim_of(x, rank - 2), &n)) || n > 64)
-		return unsupported(b, "the size of the matrices must be known, and at most 64");
-	axes_new(m, rank, x->type->dims, axes);
-	x = t_tensor(m, rank, axes, x_cast(m, DT_F64, x_read(m, x, axes)));
-	for (k = 0; k < n; k++)
-		x = eliminate(m, x, k, (int)n, &det);
-	axes_new(m, rank - 2, x->type->dims, axes);
-	return t_tensor(m, rank - 2, axes,
-		x_cast(m, dtype_of(b->in[0]), n ? x_read(m, det, axes) : x_flt(m, DT_F64, 1)));
-}
-
 const Op ops_order[] = {
 	BUILD("cumsum",  "CumSum",  14,
 		"(x: num, axis: idx) {exclusive: int = 0, reverse: int = 0} -> y", build_cumsum,
@@ -594,7 +509,5 @@ const Op ops_order[] = {
 		"(boxes: f32, scores: f32, most: i64?, iou_threshold: f32?,"
 		" score_threshold: f32?) {center_point_box: int = 0} -> y", build_nms,
 		"the best of overlapping boxes"),
-	BUILD("det",     "Det",     22, "(x: float) {} -> y", build_det,
-		"determinant of square matrices"),
 	{0}
 };

@@ -10,18 +10,22 @@ Node *
 quant_param(Build *b, Node *t, Node *x, int axis, int64_t block, Node *const *axes)
 {
 	Module *m = b->m;
-	Node *idx[MAX_RANK], *e;
+	Node *idx[MAX_RANK], *e, *ok;
+	bool in;
 	int i;
 
 	if (rank_of(t) == 0 || (rank_of(t) == 1 && is_intv(dim_of(t, 0), 1)))
 		return scalar_arg(m, t);
-	if (axis < -rank_of(x) || axis >= rank_of(x))
+	in = axis >= -rank_of(x) && axis < rank_of(x);
+	if (!in && (rank_of(t) != 1 || dim_of(t, 0)->code == O_NUM))
 		return fail(b, "axis %d is outside [%d, %d]", axis, -rank_of(x), rank_of(x) - 1);
 	axis += axis < 0 ? rank_of(x) : 0;
 	if (block <= 0 && rank_of(t) == 1) {
-		require(m, x_eq(m, dim_of(t, 0), dim_of(x, axis)), b->loc, "%s scales for %s elements of axis %d",
-			expr_print(m, dim_of(t, 0)), expr_print(m, dim_of(x, axis)), axis);
-		return x_read(m, t, &axes[axis]);
+		ok = x_eq(m, dim_of(t, 0), in ? dim_of(x, axis) : x_idx(m, 1));
+		require(m, x_or(m, ok, x_eq(m, dim_of(t, 0), x_idx(m, 1))), b->loc, "%s scales for %s elements of axis %d",
+			expr_print(m, dim_of(t, 0)), in ? expr_print(m, dim_of(x, axis)) : "no", axis);
+		idx[0] = in ? x_stretched(m, dim_of(t, 0), axes[axis]) : x_idx(m, 0);
+		return x_read(m, t, idx);
 	}
 	if (block <= 0 || rank_of(t) != rank_of(x))
 		return fail(b, "the scale has %d dimensions, the operand %d, block_size is %lld", rank_of(t), rank_of(x),

@@ -181,61 +181,15 @@ build_multinomial(Build *b)
 
 /* ---- dropout --------------------------------------------------------------------------------- */
 
-enum { LARGE_MASK = 1 << 16 };
-
-/* numpy's legacy generator, which the standard's tests are made with: the first n uniform doubles.
- * */
-static void
-mersenne(uint32_t seed, int64_t n, double *out)
-{
-	uint32_t s[624], y, part[2];
-	int64_t i;
-	int at = 624, k, h;
-
-	s[0] = seed;
-	for (k = 1; k < 624; k++)
-		s[k] = 1812433253u * (s[k - 1] ^ s[k - 1] >> 30) + (uint32_t)k;
-	for (i = 0; i < n; i++) {
-		for (h = 0; h < 2; h++) {
-			for (k = 0; at == 624 && k < 624; k++) {
-				y = (s[k] & 0x80000000u) | (s[(k + 1) % 624] & 0x7fffffffu);
-				s[k] = s[(k + 397) % 624] ^ y >> 1 ^ (y & 1 ? 0x9908b0dfu : 0);
-			}
-			at %= 624;
-			y = s[at++];
-			y ^= y >> 11;
-			y ^= y << 7 & 0x9d2c5680u;
-			y ^= y << 15 & 0xefc60000u;
-			part[h] = y ^ y >> 18;
-		}
-		out[i] = ((part[0] >> 5) * 67108864.0 + (part[1] >> 6)) / 9007199254740992.0;
-	}
-}
-
-/* Uniform numbers for each element: a small tensor's as the standard's tests have them. */
-static Node *
-dropout_draw(Build *b, Node *x, Node *const *axes)
-{
-	int64_t dims[MAX_RANK], n = 1;
-	Data *d;
-	int i;
-
-	if (!const_dims(x, dims))
-		return uniform(b->m, DT_F64, seed_of(b), rank_of(x), axes);
-	for (i = 0; i < rank_of(x); i++)
-		if (!mul_ok(n, dims[i], &n) || n > LARGE_MASK)
-			return uniform(b->m, DT_F64, seed_of(b), rank_of(x), axes);
-	d = data_new(b->m, DT_F64, n, NULL);
-	mersenne((uint32_t)attr_int(b, "seed"), n, (double *)d->bytes);
-	return x_read(b->m, t_const(b->m, DT_F64, rank_of(x), dims, d), axes);
-}
-
-/* Inference passes x on; training drops elements with probability ratio and scales the others. */
+/*
+ * Inference passes x on; training drops elements with probability ratio and scales the others. The standard's
+ * tests are made with numpy's legacy generator, whose numbers come one after the other: a routine's.
+ */
 static Node *
 build_dropout(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *axes[MAX_RANK], *train, *ratio, *keep, *v, *out[2];
+	Node *x = b->in[0], *axes[MAX_RANK], *train, *ratio, *keep, *draw, *v, *out[2];
 	DType d = dtype_of(x);
 
 	train = b->in[2] ? scalar_arg(m, b->in[2]) : x_bool(m, false);
@@ -245,7 +199,9 @@ build_dropout(Build *b)
 	keep = x_bool(m, true);
 	v = x_read(m, x, axes);
 	if (!is_intv(train, 0)) {
-		keep = x_le(m, x_cast(m, DT_F64, ratio), dropout_draw(b, x, axes));
+		draw = t_host(m, "mersenne", arena_printf(m->arena, "d N #%lld", (long long)attr_int(b, "seed")),
+			ty_tensor(m, DT_F64, rank_of(x), x->type->dims), 0, NULL);
+		keep = x_le(m, x_cast(m, DT_F64, ratio), x_read(m, draw, axes));
 		keep = x_or(m, x_not(m, train), keep);
 		v = x2(m, O_DIV, v, x_sub(m, x_int(m, d, 1), x_cast(m, d, ratio)));
 		v = x_select(m, train, x_select(m, keep, v, x_int(m, d, 0)), x_read(m, x, axes));

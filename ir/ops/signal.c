@@ -44,16 +44,28 @@ f64_read(Module *m, Node *x, Node **idx, int part)
 	return x_cast(m, DT_F64, x_read(m, x, idx));
 }
 
-/* Is the last dimension 2? -1 after an error. */
-static int
+/* Is the last dimension 2? NULL after an error. */
+static Node *
 is_complex(Build *b, Node *x)
 {
-	int64_t n;
+	Module *m = b->m;
+	Node *last, *two, *one;
 
-	if (rank_of(x) >= 2 && is_int(dim_of(x, rank_of(x) - 1), &n) && (n == 1 || n == 2))
-		return n == 2;
-	fail(b, "the last of %d dimensions must be 1 or 2", rank_of(x));
-	return -1;
+	if (rank_of(x) < 2)
+		return fail(b, "the operand has %d dimensions, needs 2", rank_of(x));
+	last = dim_of(x, rank_of(x) - 1);
+	two = x_eq(m, last, x_idx(m, 2));
+	one = x_eq(m, last, x_idx(m, 1));
+	require(m, x_or(m, one, two), b->loc, "the last of %d dimensions is %s, must be 1 or 2", rank_of(x),
+		expr_print(m, last));
+	return two;
+}
+
+/* The imaginary part at idx; NULL where there is none. */
+static Node *
+imaginary(Module *m, Node *x, Node **idx, Node *complex)
+{
+	return is_intv(complex, 0) ? NULL : x_select(m, complex, f64_read(m, x, idx, 1), x_flt(m, DT_F64, 0));
 }
 
 /* The axis may be known only when the program runs: then it is chosen among all. */
@@ -63,13 +75,14 @@ build_dft(Build *b)
 	Module *m = b->m;
 	Node *x = b->in[0], *axis, *on[MAX_RANK], *dim, *len, *axes[MAX_RANK], *idx[MAX_RANK], *n, *k, *zero = x_idx(m, 0), *e;
 	bool inverse = attr_int(b, "inverse") != 0, half = attr_int(b, "onesided") != 0;
-	int rank = rank_of(x), complex = is_complex(b, x), d;
-	Node *found = x_bool(m, false), *out, *used, *im, *table;
+	int rank = rank_of(x), d;
+	Node *complex = is_complex(b, x), *found = x_bool(m, false), *out, *used, *im, *table;
 
-	if (complex < 0)
+	if (!complex)
 		return NULL;
-	if (half && complex != inverse)
-		return fail(b, "onesided needs a real operand, or with inverse a complex one");
+	if (half)
+		require(m, inverse ? complex : x_not(m, complex), b->loc,
+			"onesided needs a real operand, or with inverse a complex one");
 	axis = b->in[2] ? x_cast(m, DT_INDEX, scalar_arg(m, b->in[2])) : x_idx(m, -2);
 	for (dim = zero, d = rank - 1; d-- > 0;) {
 		on[d] = x_any_axis(m, axis, d, rank);
@@ -90,7 +103,7 @@ build_dft(Build *b)
 	}
 	axes[rank - 1] = x_axis(m, x_idx(m, half && inverse ? 1 : 2));
 	table = turn(m, len);
-	im = complex ? f64_read(m, x, idx, 1) : NULL;
+	im = imaginary(m, x, idx, complex);
 	e = turned(m, table, len, x_mul(m, k, n), f64_read(m, x, idx, 0), im, axes[rank - 1], inverse);
 	if (half && inverse)                     /* the half that is not given mirrors the one that is */
 		e = x_select(m, x_or(m, x_eq(m, n, zero), x_eq(m, x_muli(m, n, 2), len)), e, x_add(m, e, e));
@@ -105,12 +118,12 @@ build_stft(Build *b)
 {
 	Module *m = b->m;
 	Node *x = b->in[0], *win = b->in[2], *step, *len, *frames, *axes[4], *idx[3], *n, *out, *w, *re, *im, *e;
-	int complex = is_complex(b, x);
+	Node *complex;
 
-	if (complex < 0)
-		return NULL;
 	if (rank_of(x) != 3 || (win && rank_of(win) != 1))
 		return fail(b, "the signal has %d dimensions, must have 3; the window must have 1", rank_of(x));
+	if (!(complex = is_complex(b, x)))
+		return NULL;
 	step = x_cast(m, DT_INDEX, scalar_arg(m, b->in[1]));
 	len = b->in[3] ? extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[3]))) : win ? dim_of(win, 0) : dim_of(x, 1);
 	require(m, x_and(m, x_lt(m, x_idx(m, 0), step), x_lt(m, x_idx(m, 0), len)), b->loc,
@@ -130,7 +143,7 @@ build_stft(Build *b)
 	idx[1] = x_add(m, x_mul(m, axes[1], step), n);
 	w = win ? x_cast(m, DT_F64, x_read(m, win, &n)) : NULL;
 	re = f64_read(m, x, idx, 0);
-	im = complex ? f64_read(m, x, idx, 1) : NULL;
+	im = imaginary(m, x, idx, complex);
 	re = w ? x_mul(m, re, w) : re;
 	im = w && im ? x_mul(m, im, w) : im;
 	e = turned(m, turn(m, len), len, x_mul(m, axes[2], n), re, im, axes[3], false);
