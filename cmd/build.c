@@ -227,6 +227,11 @@ load_model(Compilation *c, const Options *o, const char *path, const char *targe
 			c->m->machine->name);
 		return false;
 	}
+	if (o->simulate && strcmp(o->simulate, "ptx") == 0 && c->m->machine->kind != M_CUDA) {
+		diag_error(&c->diag, X_USAGE, NULL, "--simulate=ptx is for NVIDIA GPUs, not for %s",
+			c->m->machine->name);
+		return false;
+	}
 	return ir || load_onnx(c, path);
 }
 
@@ -337,7 +342,8 @@ make_job(Compilation *c, EmitKind kind, const char *prefix)
 		.use_static = o->use_static,
 		.weights_file = o->weights && strcmp(o->weights, "file") == 0,
 		.simulate = o->simulate != NULL,
-		.simulate_fast = o->simulate && strcmp(o->simulate, "fast") == 0, .backend = o->cuda};
+		.simulate_fast = o->simulate && strcmp(o->simulate, "fast") == 0,
+		.simulate_ptx = o->simulate && strcmp(o->simulate, "ptx") == 0, .backend = o->cuda};
 }
 
 const TccModel *

@@ -24,8 +24,9 @@ const Opt options[] = {
 	{"target",              0,   OPT_LIST,    AT(target),       "T", MODEL | KEPT,
 		"machine to compile for (default native; `tcc-ml targets` lists them); several make one "
 		"artefact that chooses when it runs"},
-	{"simulate",            0,   OPT_MAYBE,   AT(simulate),     "full|fast", CODE | KEPT,
-		"run a GPU target's source on the CPU, with all checks; fast: without those of memory"},
+	{"simulate",            0,   OPT_MAYBE,   AT(simulate),     "full|fast|ptx", CODE | KEPT,
+		"run a GPU target's source on the CPU, with all checks; fast: without those of memory; "
+		"ptx: the PTX that NVIDIA's compiler makes of it"},
 	{"output-file",         'o', OPT_TEXT,    AT(out),          "OUT", COMPILE | OPT,
 		"where the artefact goes (default: the model's name in this folder; text: stdout)"},
 	{"emit",                0,   OPT_CHOICES, AT(emit),

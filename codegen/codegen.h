@@ -55,6 +55,7 @@ struct Job {
 	bool in_memory;        /* for jit_load, which sets it */
 	bool use_static;       /* --static */
 	bool simulate, simulate_fast; /* GPU: for the simulator, on the host */
+	bool simulate_ptx;     /* and it runs the PTX that the compiler makes of the source */
 	const char *weights_name; /* file name of OUT.weights, without folder */
 	bool keep_symbols;     /* do not strip */
 	int variant, nvariants; /* several targets in one artefact: this one's place, how many */

@@ -178,7 +178,7 @@ static int take_images(Job *job, const Work *w)
 
 static int write_source(Job *job, const Work *w, const char *text, size_t size)
 {
-	const struct tcc_embed *dev = gpu_header(job);
+	const struct tcc_embed *dev = gpu_header(job, "tcc_dev.h");
 	int code = dev ? work_write(w, "tcc_dev.h", dev->data, dev->size) : X_BUG;
 	return code ? code : work_write(w, "kernels.cu", text, size);
 }
@@ -234,7 +234,7 @@ static int with_nvrtc(Job *job, const Work *w)
 		read_ptxas(job, log);
 	free(log);
 	commands_free(&c, 1);
-	return code ? code : take_images(job, w);
+	return code;
 }
 
 static void nvcc_command(Job *job, const Work *w, Command *c, const char *what, const char *out)
@@ -255,32 +255,56 @@ static int with_nvcc(Job *job, const Work *w)
 	nvcc_command(job, w, &c[0], "-cubin", "cubin");
 	nvcc_command(job, w, &c[1], "-ptx", "ptx");
 	int code = commands_run(w, c, 2, job->jobs);
-	if (code == X_OK) {
+	if (code == X_OK)
 		read_ptxas(job, c[0].output);
-		code = take_images(job, w);
-	}
 	commands_free(c, 2);
+	return code;
+}
+
+/* Compiles the source in the folder: there lie cubin and ptx then. */
+static int compile(Job *job, const Work *w, const char *text, size_t size)
+{
+	bool nvcc = job->backend && !strcmp(job->backend, "nvcc");
+	int code = write_source(job, w, text, size);
+
+	if (code == X_OK)
+		code = nvcc ? NO_NVRTC : with_nvrtc(job, w);
+	if (code == NO_NVRTC && (nvcc || tool_found("nvcc")))
+		code = with_nvcc(job, w);
+	if (code == NO_NVRTC)
+		return failed(job, "no NVRTC and no nvcc: pip install nvidia-cuda-nvrtc, or set TCC_NVRTC to a "
+			"libnvrtc.so, or install the CUDA toolkit; one is needed", NULL);
 	return code;
 }
 
 static int images(Job *job, const char *text, size_t size)
 {
-	bool nvcc = job->backend && !strcmp(job->backend, "nvcc");
 	Work w;
 	int code = job->m->kernels.n ? work_open(&w, job->m) : X_OK;
 
 	if (code || job->m->kernels.n == 0)
 		return code;
-	code = write_source(job, &w, text, size);
+	code = compile(job, &w, text, size);
 	if (code == X_OK)
-		code = nvcc ? NO_NVRTC : with_nvrtc(job, &w);
-	if (code == NO_NVRTC && (nvcc || tool_found("nvcc")))
-		code = with_nvcc(job, &w);
+		code = take_images(job, &w);
 	work_close(&w);
-	if (code == NO_NVRTC)
-		return failed(job, "no NVRTC and no nvcc: pip install nvidia-cuda-nvrtc, or set TCC_NVRTC to a "
-			"libnvrtc.so, or install the CUDA toolkit; one is needed", NULL);
 	return code;
+}
+
+char *cuda_ptx(Job *job, const char *text, size_t size)
+{
+	char *ptx = NULL;
+	Work w;
+
+	if (work_open(&w, job->m))
+		return NULL;
+	if (compile(job, &w, text, size) == X_OK) {
+		ptx = file_read(work_path(&w, "ptx"), NULL);
+		if (!ptx)
+			failed(job, "the CUDA compiler wrote no PTX", NULL);
+	}
+	work_close(&w);
+	return ptx;
 }
 
 static int emit(Job *job)

@@ -38,12 +38,14 @@ char *gpu_source(Job *job, bool sim, size_t *size)
 	return text;
 }
 
-const struct tcc_embed *gpu_header(Job *job)
+const struct tcc_embed *gpu_header(Job *job, const char *name)
 {
+	static const char folder[] = "runtime/device/";
+
 	for (const struct tcc_embed *e = tcc_embed; e->name; e++)
-		if (!strcmp(e->name, "runtime/device/tcc_dev.h"))
+		if (!strncmp(e->name, folder, sizeof folder - 1) && !strcmp(e->name + sizeof folder - 1, name))
 			return e;
-	diag_error(job->m->diag, X_BUG, NULL, "tcc_dev.h is not within tcc-ml");
+	diag_error(job->m->diag, X_BUG, NULL, "%s is not within tcc-ml", name);
 	return NULL;
 }
 

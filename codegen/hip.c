@@ -89,7 +89,7 @@ static int compile(Job *job, const Work *w)
 
 static int image(Job *job, const char *text, size_t size)
 {
-	const struct tcc_embed *dev = gpu_header(job);
+	const struct tcc_embed *dev = gpu_header(job, "tcc_dev.h");
 	Work w;
 	int code = dev ? work_open(&w, job->m) : X_BUG;
 

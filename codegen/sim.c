@@ -11,7 +11,8 @@
 #include "runtime/abi.h"
 
 static const char *const common[] = { "-x", "c", "-std=gnu11", "-DTCC_SIM", "-fPIC", "-shared",
-	"-march=native", "-ffp-contract=off", "-fno-math-errno", "-w", NULL };
+	"-march=native", "-ffp-contract=off", "-fno-math-errno", "-w",
+	"-Werror=implicit-function-declaration", NULL };
 static const char *const traced[] = { "-O1", "-gline-tables-only", "-gdwarf-4", "-fsanitize=thread",
 	"-fno-builtin", "-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops", "-mllvm",
 	"-tsan-instrument-func-entry-exit=0", "-mllvm", "-tsan-instrument-read-before-write=1", NULL };
@@ -56,22 +57,53 @@ static int compile(Job *job, const Work *w)
 	return code;
 }
 
+static int write_header(Job *job, const Work *w, const char *name)
+{
+	const struct tcc_embed *dev = gpu_header(job, name);
+
+	return dev ? work_write(w, name, dev->data, dev->size) : X_BUG;
+}
+
+/* What the CUDA compiler makes of the source, as C again. */
+static char *through_ptx(Job *job, char *text, size_t *size)
+{
+	char *ptx = cuda_ptx(job, text, *size), *c = NULL;
+
+	free(text);
+	if (ptx) {
+		job_part(job, PART_TEXT, "kernels.ptx", ptx, strlen(ptx));
+		c = ptx_to_c(job->m, ptx, size);
+	}
+	free(ptx);
+	return c;
+}
+
+/* The kernels as C that the simulator can run; NULL after a message. */
+static char *source(Job *job, size_t *size)
+{
+	char *text = gpu_source(job, !job->simulate_ptx, size);
+
+	if (!text)
+		diag_error(job->m->diag, X_BUG, NULL, "the kernels have no source");
+	else
+		job_part(job, PART_TEXT, "kernels.cu", text, *size);
+	return text && job->simulate_ptx && job->m->kernels.n ? through_ptx(job, text, size) : text;
+}
+
 int sim_image(Job *job)
 {
-	const struct tcc_embed *dev = gpu_header(job);
 	size_t size;
+	char *text = source(job, &size);
 	Work w;
 	int code;
 
-	if (!dev)
-		return X_BUG;
-	char *text = gpu_source(job, true, &size);
 	if (!text)
-		return X_BUG;
-	job_part(job, PART_TEXT, "kernels.cu", text, size);
+		return job->m->diag->code;
 	code = work_open(&w, job->m);
 	if (code == X_OK)
-		code = work_write(&w, "tcc_dev.h", dev->data, dev->size);
+		code = write_header(job, &w, "tcc_dev.h");
+	if (code == X_OK && job->simulate_ptx)
+		code = write_header(job, &w, "tcc_ptx.h");
 	if (code == X_OK)
 		code = work_write(&w, "kernels.cu", text, size);
 	free(text);

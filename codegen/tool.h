@@ -50,7 +50,7 @@ int src_link(Job *, int n, const char *path);
 
 /* The kernels as one text of the device dialect, malloc'ed. sim: with the simulator's entries. */
 char *gpu_source(Job *, bool sim, size_t *size);
-const struct tcc_embed *gpu_header(Job *);           /* tcc_dev.h */
+const struct tcc_embed *gpu_header(Job *, const char *name);   /* of runtime/device */
 /* Adds the host part; for --emit src its source. */
 int gpu_host(Job *, int image_kind);
 int gpu_link(Job *, int n, const char *path);
@@ -62,9 +62,16 @@ void gpu_describe(const Machine *, FILE *);
 
 /* Is there an NVRTC? Its version and place, for `doctor`. */
 bool cuda_nvrtc(int *major, int *minor, char *where, size_t size);
+/* The PTX of the source, malloc'ed; NULL after a message. */
+char *cuda_ptx(Job *, const char *text, size_t size);
 const char *clang_name(void);                        /* the clang that is there, or the wanted one */
 /* Emits a job of a GPU target for the simulator: image and host part. */
 int sim_image(Job *);
 void sim_flags(const Machine *, FILE *);             /* clang's, with all checks */
+
+/* ---- ptx.c ----------------------------------------------------------------------------------- */
+
+/* PTX as C for the simulator: the kernels and their entries; malloc'ed. NULL after a message. */
+char *ptx_to_c(Module *, const char *ptx, size_t *size);
 
 #endif
