@@ -532,6 +532,7 @@ struct TccRun {
 	X(str_concat,  core, "dst a a_stride b b_stride n") \
 	X(str_where,   core, "dst c c_stride a a_stride b b_stride n")  /* c: bool */ \
 	X(str_take,    core, "dst a m index n")              /* of a's m elements; index int64, "" outside */ \
+	X(str_hash,    core, "dst a n seed")                 /* dst: uint32 or int32, MurmurHash3_x86_32 */ \
 	X(str_find,    core, "dst a n table m")              /* dst: int64, first place in table or -1 */ \
 	X(str_rank,    core, "dst a n")                      /* dst: int64, place of each in byte order */ \
 	X(str_parse,   core, "dst a n")                      /* dst: float32, float64, int64 or uint64 */ \

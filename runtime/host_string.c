@@ -75,6 +75,37 @@ static uint64_t hash_str(TccStr s)
 	return h ^ h >> 29;
 }
 
+static uint32_t rotated(uint32_t x, int r)
+{
+	return x << r | x >> (32 - r);
+}
+
+/* MurmurHash3_x86_32 (Austin Appleby, public domain). */
+static uint32_t murmur(TccStr s, uint32_t h)
+{
+	for (uint64_t i = 0; i < s.size; i += 4) {
+		uint32_t k = 0;
+		for (uint64_t j = i; j < s.size && j < i + 4; j++)
+			k |= (uint32_t)(uint8_t)s.data[j] << 8 * (j - i);
+		h ^= rotated(k * 0xcc9e2d51u, 15) * 0x1b873593u;
+		if (i + 4 <= s.size)
+			h = rotated(h, 13) * 5 + 0xe6546b64u;
+	}
+	h ^= (uint32_t)s.size;
+	h = (h ^ h >> 16) * 0x85ebca6bu;
+	h = (h ^ h >> 13) * 0xc2b2ae35u;
+	return h ^ h >> 16;
+}
+
+int64_t do_str_hash(TccContext *ctx, const int64_t *a)
+{
+	const TccStr *x = host_strings(ctx, a[1]);
+	uint32_t *r = tcc_run_alloc(ctx, a[2] * sizeof *r, true);
+	for (int64_t i = 0; r && i < a[2]; i++)
+		r[i] = murmur(x[i], (uint32_t)a[3]);
+	return host_deliver(ctx, a[0], r, a[2] * sizeof *r);
+}
+
 int64_t do_str_find(TccContext *ctx, const int64_t *a)
 {
 	const TccStr *x = host_strings(ctx, a[1]), *t = host_strings(ctx, a[3]);

@@ -6,18 +6,24 @@
 
 /* ---- projections -------------------------------------------------------------------------------- */
 
-/* [B, S, heads * size] as [B, heads, S, size], with its part of a bias from column bias_from on. */
+/* Columns of [B, S, ...] from `first` on as [B, heads, S, size], with its part of a bias from column bias_from on. */
 static Node *
-biased_heads(Build *b, Node *x, Node *bias, int64_t heads, Node *bias_from, Node *size)
+biased_columns(Build *b, Node *x, Node *bias, int64_t heads, Node *first, Node *bias_from, Node *size)
 {
 	Module *m = b->m;
-	Node *y = split_heads(b, x, heads, x_idx(m, 0), size), *ax[4], *col;
+	Node *y = split_heads(b, x, heads, first, size), *ax[4], *col;
 
 	if (!bias)
 		return y;
 	axes_new(m, 4, y->type->dims, ax);
 	col = x_add(m, x_add(m, x_mul(m, ax[1], size), ax[3]), bias_from);
 	return t_tensor(m, 4, ax, x_add(m, x_read(m, y, ax), x_read(m, bias, &col)));
+}
+
+static Node *
+biased_heads(Build *b, Node *x, Node *bias, int64_t heads, Node *bias_from, Node *size)
+{
+	return biased_columns(b, x, bias, heads, x_idx(b->m, 0), bias_from, size);
 }
 
 /* ---- masks ------------------------------------------------------------------------------------------ */
@@ -288,7 +294,13 @@ build_multi_head(Build *b)
 /* ---- GroupQueryAttention ------------------------------------------------------------------------------------- */
 
 /* lens[n] + 1 keys in all, S of them new. */
-typedef struct Group { Node *lens, *S, *bias, *sinks, *ids; bool causal, smooth; int64_t window; } Group;
+typedef struct Group {
+	Node *lens, *S, *bias, *sinks, *ids;
+	bool causal, smooth, in_place; /* in_place: what lies past the end of a cache stays */
+	int64_t window;
+	Node *blocks;                  /* bool[layouts, rows, columns]: what heads see, by blocks; or NULL */
+	int64_t size;                  /* of a block */
+} Group;
 
 static Node *
 past_length(Module *m, Group *g, Node *n)
@@ -308,6 +320,18 @@ group_position(Module *m, Node *n, Node *s, void *arg)
 	return x_add(m, past_length(m, g, n), s);
 }
 
+/* Layouts are taken in turn by heads. */
+static Node *
+block_seen(Module *m, const Group *g, Node *h, Node *p, Node *j)
+{
+	Node *at[3] = {x_mod(m, h, dim_of(g->blocks, 0)), x_fdiv(m, p, x_idx(m, g->size)), x_fdiv(m, j, x_idx(m, g->size))}, *in;
+	int i;
+
+	for (i = 1, in = x_bool(m, true); i < 3; i++)
+		in = x_and(m, in, x_lt(m, at[i], dim_of(g->blocks, i)));
+	return x_select(m, in, x_read(m, g->blocks, at), x_bool(m, false));
+}
+
 static Node *
 group_bias(Att *a, Node *n, Node *h, Node *i, Node *j)
 {
@@ -323,6 +347,8 @@ group_bias(Att *a, Node *n, Node *h, Node *i, Node *j)
 		ok = x_lt(m, j, x_addi(m, x_cast(m, DT_INDEX, x_read(m, g->lens, &n)), 1));
 	if (g->window >= 0)
 		ok = x_and(m, ok, x_lt(m, x_addi(m, p, -g->window), j));
+	if (g->blocks)
+		ok = x_and(m, ok, block_seen(m, g, h, p, j));
 	e = x_int(m, d, 0);
 	if (g->bias) {
 		for (c = 0; c < 2; c++)
@@ -341,7 +367,7 @@ group_sink(Att *a, Node *h)
 	return g->sinks ? x_read(a->b->m, g->sinks, &h) : x_int(a->b->m, dtype_of(a->q), 0);
 }
 
-/* The cache with the new keys at their places: [B, KH, T, size]; 0 past the end. */
+/* The cache with the new keys at their places: [B, KH, T, size]; 0 past the end, unless it is changed in place. */
 static Node *
 present(Module *m, Group *g, Node *past, Node *new, Node *total)
 {
@@ -353,8 +379,8 @@ present(Module *m, Group *g, Node *past, Node *new, Node *total)
 	p = past_length(m, g, ax[0]);
 	idx[2] = x_sub(m, ax[2], p);
 	e = x_and(m, x_le(m, x_idx(m, 0), idx[2]), x_lt(m, idx[2], g->S));
-	e = x_select(m, e, x_read(m, new, idx), x_int(m, dtype_of(new), 0));
-	if (!past)
+	e = x_select(m, e, x_read(m, new, idx), g->in_place ? x_read(m, past, ax) : x_int(m, dtype_of(new), 0));
+	if (!past || g->in_place)
 		return t_tensor(m, 4, ax, e);
 	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], x_min(m, p, dim_of(past, 2))), x_read(m, past, ax),
 		x_select(m, x_lt(m, ax[2], p), x_int(m, dtype_of(new), 0), e)));
@@ -420,37 +446,59 @@ group_shapes(Build *b, Group *g, Node *q, Node *k)
 	return true;
 }
 
+/* Queries, keys and values of a head each, apart or packed in the query; their common size. */
+static Node *
+group_operands(Build *b, Att *a, int64_t heads, int64_t kv)
+{
+	Module *m = b->m;
+	Node **in = b->in, *zero = x_idx(m, 0), *size;
+	int64_t n = in[1] ? heads : heads + 2 * kv;
+
+	size = x_fdiv(m, dim_of(in[0], 2), x_idx(m, n));
+	require(m, x_eq(m, x_muli(m, size, n), dim_of(in[0], 2)), b->loc, "%s columns for %lld heads",
+		expr_print(m, dim_of(in[0], 2)), (long long)heads);
+	a->q = split_heads(b, in[0], heads, zero, size);
+	a->k = split_heads(b, in[1] ? in[1] : in[0], kv, in[1] ? zero : x_muli(m, size, heads), size);
+	a->v = split_heads(b, in[2] ? in[2] : in[0], kv, in[2] ? zero : x_muli(m, size, heads + kv), size);
+	return size;
+}
+
+/* Queries and keys turned by their positions; false after an error. */
+static bool
+group_rotary(Build *b, Att *a, Group *g, Node *cos, Node *sin, Node *size)
+{
+	Module *m = b->m;
+	bool il = attr_int(b, "rotary_interleaved") == 1;
+	Node *rotated;
+
+	if (!cos || !sin || rank_of(cos) != 2 || rank_of(sin) != 2)
+		return fail(b, "do_rotary needs cos_cache and sin_cache of 2 dimensions") != NULL;
+	rotated = x_muli(m, dim_of(cos, 1), 2);
+	expect_shape(b, "sin_cache", sin, 2, cos->type->dims);
+	require(m, x_le(m, rotated, size), b->loc, "the caches have %s columns for heads of %s",
+		expr_print(m, dim_of(cos, 1)), expr_print(m, size));
+	a->q = rotary(b, a->q, cos, sin, group_position, g, il, rotated);
+	a->k = rotary(b, a->k, cos, sin, group_position, g, il, rotated);
+	return true;
+}
+
 static Node *
 build_group_query(Build *b)
 {
 	Module *m = b->m;
-	Node **in = b->in, *size, *total, *out[4], *zero = x_idx(m, 0), *rotated;
+	Node **in = b->in, *size, *total, *out[4];
 	int64_t heads, kv;
-	bool il = attr_int(b, "rotary_interleaved") == 1;
 	Group g;
 	Att a = {.b = b, .softmax = acc_type(dtype_of(in[0])), .scale = attr_float(b, "scale"),
 		.softcap = attr_float(b, "softcap"), .bias = group_bias, .arg = &g};
 
 	if (!group_args(b, &g, &heads, &kv))
 		return NULL;
-	size = x_fdiv(m, dim_of(in[0], 2), x_idx(m, in[1] ? heads : heads + 2 * kv));
-	require(m, x_eq(m, x_muli(m, size, in[1] ? heads : heads + 2 * kv), dim_of(in[0], 2)), b->loc, "%s columns for %lld heads",
-		expr_print(m, dim_of(in[0], 2)), (long long)heads);
-	a.q = split_heads(b, in[0], heads, zero, size);
-	a.k = split_heads(b, in[1] ? in[1] : in[0], kv, in[1] ? zero : x_muli(m, size, heads), size);
-	a.v = split_heads(b, in[2] ? in[2] : in[0], kv, in[2] ? zero : x_muli(m, size, heads + kv), size);
+	size = group_operands(b, &a, heads, kv);
 	if (!group_shapes(b, &g, a.q, a.k))
 		return NULL;
-	if (attr_int(b, "do_rotary") == 1) {
-		if (!in[7] || !in[8] || rank_of(in[7]) != 2 || rank_of(in[8]) != 2)
-			return fail(b, "do_rotary needs cos_cache and sin_cache of 2 dimensions");
-		rotated = x_muli(m, dim_of(in[7], 1), 2);
-		expect_shape(b, "sin_cache", in[8], 2, in[7]->type->dims);
-		require(m, x_le(m, rotated, size), b->loc, "the caches have %s columns for heads of %s",
-			expr_print(m, dim_of(in[7], 1)), expr_print(m, size));
-		a.q = rotary(b, a.q, in[7], in[8], group_position, &g, il, rotated);
-		a.k = rotary(b, a.k, in[7], in[8], group_position, &g, il, rotated);
-	}
+	if (attr_int(b, "do_rotary") == 1 && !group_rotary(b, &a, &g, in[7], in[8], size))
+		return NULL;
 	total = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[6])));
 	total = in[3] ? x_max(m, total, dim_of(in[3], 2)) : total;
 	a.k = present(m, &g, in[3], a.k, total);
@@ -466,6 +514,182 @@ build_group_query(Build *b)
 	return t_tuple(m, 4, out);
 }
 
+/* ---- SparseAttention ------------------------------------------------------------------------------------------ */
+
+/* The blocks that rows in compressed form list: bool[layouts, blocks, blocks]. */
+static Node *
+listed_blocks(Module *m, Node *rows, Node *cols)
+{
+	Node *ax[3], *k, *next[2], *e;
+
+	ax[0] = x_axis(m, dim_of(rows, 0));
+	ax[1] = x_axis(m, x_addi(m, dim_of(rows, 1), -1));
+	ax[2] = x_axis(m, x_addi(m, dim_of(rows, 1), -1));
+	k = x_axis(m, dim_of(cols, 1));
+	next[0] = ax[0];
+	next[1] = x_addi(m, ax[1], 1);
+	e = x_and(m, x_le(m, x_cast(m, DT_INDEX, x_read(m, rows, ax)), k), x_lt(m, k, x_cast(m, DT_INDEX, x_read(m, rows, next))));
+	e = x_and(m, e, x_eq(m, x_cast(m, DT_INDEX, x_read(m, cols, (Node *[]){ax[0], k})), ax[2]));
+	return t_tensor(m, 3, ax, x_reduce(m, COMB_OR, 1, &k, e));
+}
+
+static Node *
+build_sparse_attention(Build *b)
+{
+	Module *m = b->m;
+	Node **in = b->in, *size, *out[3], *ax;
+	int64_t heads = head_count(b, "num_heads"), kv = heads ? head_count(b, "kv_num_heads") : 0;
+	Group g = {.causal = true, .in_place = true, .window = -1, .size = attr_int(b, "sparse_block_size")};
+	Att a = {.b = b, .softmax = acc_type(dtype_of(in[0])), .scale = attr_float(b, "scale"), .bias = group_bias, .arg = &g};
+	int i;
+
+	if (!heads || !kv)
+		return NULL;
+	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || rank_of(in[5]) != 2 || rank_of(in[6]) != 2 || rank_of(in[8]) != 1
+	 || g.size < 1)
+		return fail(b, "operands have unfit dimensions, or sparse_block_size is %lld", (long long)g.size);
+	g.S = dim_of(in[0], 1);
+	ax = x_axis(m, dim_of(in[8], 0));
+	g.lens = t_tensor(m, 1, &ax, x_sub(m, x_read(m, in[8], &ax), x_int(m, DT_I32, 1)));
+	g.blocks = listed_blocks(m, in[5], in[6]);
+	expect_dim(b, "key_total_sequence_lengths", dim_of(in[8], 0), dim_of(in[0], 0), false);
+	expect_dim(b, "block_col_indices", dim_of(in[6], 0), dim_of(in[5], 0), false);
+	size = group_operands(b, &a, heads, kv);
+	for (i = 1; i < 5; i++) {
+		if (in[i] && rank_of(in[i]) != (i < 3 ? 3 : 4))
+			return fail(b, "operand %d has %d dimensions", i, rank_of(in[i]));
+		if (in[i] && i < 3)
+			expect_shape(b, "key or value", in[i], 3, (Node *[]){dim_of(in[0], 0), g.S, x_muli(m, size, kv)});
+		if (i > 2)
+			expect_shape(b, "a cache", in[i], 4, (Node *[]){dim_of(in[0], 0), x_idx(m, kv), dim_of(in[3], 2), size});
+	}
+	if (attr_int(b, "do_rotary") == 1 && !group_rotary(b, &a, &g, in[9], in[10], size))
+		return NULL;
+	a.k = out[1] = present(m, &g, in[3], a.k, dim_of(in[3], 2));
+	a.v = out[2] = present(m, &g, in[4], a.v, dim_of(in[3], 2));
+	if (!attention(&a))
+		return NULL;
+	out[0] = join_heads(m, &a, true);
+	return t_tuple(m, 3, out);
+}
+
+/* ---- DecoderMaskedMultiHeadAttention ---------------------------------------------------------------------------- */
+
+/*
+ * One new token of each row. Rows are beams of sequences: where `from` [sequences, beams, places] is given,
+ * it names the beam whose cache holds a place's key. P: places in the cache that count, NULL: all of them.
+ */
+typedef struct Decoder { Node *P, *from, *beams; } Decoder;
+
+/* The new key or value [B, N, 1, H] behind those in the cache. */
+static Node *
+decoder_keys(Build *b, const Decoder *d, Node *past, Node *new)
+{
+	Module *m = b->m;
+	Node *P = d->P ? d->P : past ? dim_of(past, 2) : x_idx(m, 0), *ax[4], *at[4], *e, *row;
+
+	axes_new(m, 4, (Node *[]){dim_of(new, 0), dim_of(new, 1), x_addi(m, P, 1), dim_of(new, 3)}, ax);
+	memcpy(at, ax, sizeof at);
+	at[2] = x_idx(m, 0);
+	e = x_read(m, new, at);
+	if (!past)
+		return t_tensor(m, 4, ax, e);
+	at[2] = ax[2];
+	if (d->from) {
+		row = x_fdiv(m, ax[0], d->beams);
+		at[0] = x_cast(m, DT_INDEX, x_read(m, d->from, (Node *[]){row, x_mod(m, ax[0], d->beams), ax[2]}));
+		at[0] = x2(m, O_BOUND, x_add(m, x_mul(m, row, d->beams), at[0]), dim_of(past, 0));
+	}
+	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], P), x_read(m, past, at), e));
+}
+
+/* The cache with the new key at place P. */
+static Node *
+decoder_cache(Module *m, Node *P, Node *past, Node *new)
+{
+	Node *ax[4], *at[4];
+
+	axes_new(m, 4, past->type->dims, ax);
+	memcpy(at, ax, sizeof at);
+	at[2] = x_idx(m, 0);
+	return t_tensor(m, 4, ax, x_select(m, x_eq(m, ax[2], P), x_read(m, new, at), x_read(m, past, ax)));
+}
+
+static bool
+decoder_self(Build *b, Decoder *d, Att *a, Node *size, Node **out)
+{
+	Module *m = b->m;
+	Node **in = b->in, *past[2] = {in[5], in[6]}, *new[2] = {a->k, a->v};
+	bool shared = attr_int(b, "past_present_share_buffer") != 0;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (past[i] && rank_of(past[i]) != 4)
+			return fail(b, "a past has %d dimensions, must have 4", rank_of(past[i])) != NULL;
+		if (past[i])
+			expect_shape(b, "a past", past[i], 4, (Node *[]){dim_of(a->q, 0), dim_of(a->q, 1), dim_of(past[0], 2),
+				i ? dim_of(new[1], 3) : size});
+	}
+	if (!past[0] != !past[1] || (shared && (!past[0] || !in[7])))
+		return fail(b, "past_key, past_value and, for shared buffers, past_sequence_length go together") != NULL;
+	if (shared) {
+		d->P = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[7])));
+		require(m, x_lt(m, d->P, dim_of(past[0], 2)), b->loc, "%s places of a cache of %s are taken", expr_print(m, d->P),
+			expr_print(m, dim_of(past[0], 2)));
+	}
+	if (in[9]) {
+		if (rank_of(in[9]) != 3)
+			return fail(b, "cache_indirection has %d dimensions, must have 3", rank_of(in[9])) != NULL;
+		d->from = in[9];
+		d->beams = dim_of(in[9], 1);
+		expect_dim(b, "the rows", dim_of(a->q, 0), x_mul(m, dim_of(in[9], 0), d->beams), false);
+	}
+	a->k = decoder_keys(b, d, past[0], new[0]);
+	a->v = decoder_keys(b, d, past[1], new[1]);
+	out[1] = shared ? decoder_cache(m, d->P, past[0], new[0]) : a->k;
+	out[2] = shared ? decoder_cache(m, d->P, past[1], new[1]) : a->v;
+	return true;
+}
+
+static Node *
+build_decoder_masked(Build *b)
+{
+	Module *m = b->m;
+	Node **in = b->in, *size, *dq, *dv, *out[4] = {NULL}, *k = in[1] ? in[1] : in[0], *v = in[2] ? in[2] : in[0], *n;
+	int64_t heads = head_count(b, "num_heads");
+	Att a = {.b = b, .softmax = dtype_of(in[0]), .scale = attr_float(b, "scale")};
+	Decoder d = {0};
+	Mask mask;
+
+	if (!heads || !mask_args(b, &mask, in[3], in[4]))
+		return NULL;
+	n = x_idx(m, heads);
+	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || (in[1] && rank_of(in[1]) != rank_of(in[2]))
+	 || (rank_of(k) != 3 && rank_of(k) != 4) || (in[10] && rank_of(in[10]) != 1))
+		return fail(b, "query, key, value or bias have unfit dimensions");
+	expect_dim(b, "the sequence", dim_of(in[0], 1), x_idx(m, 1), false);
+	dq = in[1] ? dim_of(in[0], 2) : x_fdiv(m, dim_of(in[0], 2), x_idx(m, 3));
+	size = x_fdiv(m, dq, n);
+	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads", expr_print(m, dq), (long long)heads);
+	a.q = biased_columns(b, in[0], in[10], heads, x_idx(m, 0), x_idx(m, 0), size);
+	if (rank_of(k) == 4) {
+		a.k = k;
+		a.v = v;
+	} else {
+		dv = in[2] ? dim_of(in[2], 2) : dq;
+		a.k = biased_columns(b, k, in[10], heads, in[1] ? x_idx(m, 0) : dq, dq, size);
+		a.v = biased_columns(b, v, in[10], heads, in[2] ? x_idx(m, 0) : x_muli(m, dq, 2), x_muli(m, dq, 2), x_fdiv(m, dv, n));
+		if (!decoder_self(b, &d, &a, size, out))
+			return NULL;
+	}
+	use_mask(&a, &mask);
+	if (!attention(&a))
+		return NULL;
+	out[0] = join_heads(m, &a, true);
+	out[3] = ungroup(m, a.biased);
+	return t_tuple(m, 4, out);
+}
+
 /* ---- RotaryEmbedding ------------------------------------------------------------------------------------------- */
 
 static Node *
@@ -478,18 +702,16 @@ start_position(Module *m, Node *n, Node *s, void *arg)
 	return x_add(m, x_cast(m, DT_INDEX, x_read(m, ids, &zero)), s);
 }
 
+/* x [B, S, heads * size] as [B, heads, S, size]; of four dimensions, x itself. */
 static Node *
-build_ms_rotary(Build *b)
+rotary_heads(Build *b, Node *x, Node *rotated)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *cos = b->in[2], *x4 = x, *y, *size, *rotated = x_muli(m, dim_of(cos, 1), 2), *ax[4], *idx[4];
 	int64_t heads = attr_int(b, "num_heads"), dim = attr_int(b, "rotary_embedding_dim");
-	Node *dims[3];
+	Node *size, *ax[4], *idx[3], *y = x;
 
-	if (attr_int(b, "is_packed_batching") || attr_float(b, "scale") != 1)
-		return unsupported(b, "packed batches and scales");
-	if (rank_of(cos) != 2 || (rank_of(x) != 3 && rank_of(x) != 4))
-		return fail(b, "the operand has %d dimensions, the caches %d", rank_of(x), rank_of(cos));
+	if (rank_of(x) != 3 && rank_of(x) != 4)
+		return fail(b, "the operand has %d dimensions, must have 3 or 4", rank_of(x));
 	if (rank_of(x) == 3) {
 		if (dim && heads < 1)
 			return fail(b, "num_heads must be given with rotary_embedding_dim");
@@ -499,18 +721,21 @@ build_ms_rotary(Build *b)
 		ax[2] = idx[1] = x_axis(m, dim_of(x, 1));
 		ax[3] = x_axis(m, size);
 		idx[2] = x_add(m, x_mul(m, ax[1], size), ax[3]);
-		x4 = t_tensor(m, 4, ax, x_read(m, x, idx));
+		y = t_tensor(m, 4, ax, x_read(m, x, idx));
 	}
-	require(m, x_eq(m, x_mul(m, dim_of(x4, 1), dim_of(x4, 3)), rank_of(x) == 3 ? dim_of(x, 2) : x_mul(m, dim_of(x, 1),
+	require(m, x_eq(m, x_mul(m, dim_of(y, 1), dim_of(y, 3)), rank_of(x) == 3 ? dim_of(x, 2) : x_mul(m, dim_of(x, 1),
 		dim_of(x, 3))), b->loc, "%s columns are no whole heads", expr_print(m, dim_of(x, rank_of(x) - 1)));
-	require(m, x_le(m, rotated, dim_of(x4, 3)), b->loc, "the caches have %s columns for heads of %s",
-		expr_print(m, dim_of(cos, 1)), expr_print(m, dim_of(x4, 3)));
-	if (rank_of(b->in[3]) != 2 || rank_of(b->in[1]) < 1 || rank_of(b->in[1]) > 2)
-		return fail(b, "sin_cache has %d dimensions, position_ids %d", rank_of(b->in[3]), rank_of(b->in[1]));
-	expect_shape(b, "sin_cache", b->in[3], 2, cos->type->dims);
-	if (rank_of(b->in[1]) == 2)
-		expect_shape(b, "position_ids", b->in[1], 2, (Node *[]){dim_of(x4, 0), dim_of(x4, 2)});
-	y = rotary(b, x4, cos, b->in[3], start_position, b->in[1], attr_int(b, "interleaved") != 0, rotated);
+	require(m, x_le(m, rotated, dim_of(y, 3)), b->loc, "the caches turn %s elements of heads of %s", expr_print(m, rotated),
+		expr_print(m, dim_of(y, 3)));
+	return y;
+}
+
+/* y [B, heads, S, size] in x's shape. */
+static Node *
+rotary_result(Module *m, Node *x, Node *y)
+{
+	Node *ax[4], *idx[4], *dims[3];
+
 	if (rank_of(x) == 4)
 		return y;
 	idx[0] = ax[0] = x_axis(m, dim_of(y, 0));
@@ -519,6 +744,90 @@ build_ms_rotary(Build *b)
 	idx[3] = ax[3] = x_axis(m, dim_of(y, 3));
 	memcpy(dims, x->type->dims, sizeof dims);
 	return reshape(m, t_tensor(m, 4, ax, x_read(m, y, idx)), 3, dims);
+}
+
+static bool
+rotary_args(Build *b)
+{
+	Node **in = b->in;
+
+	if (attr_int(b, "is_packed_batching") || attr_float(b, "scale") != 1)
+		return unsupported(b, "packed batches and scales") != NULL;
+	if (rank_of(in[2]) != 2 || rank_of(in[3]) != 2)
+		return fail(b, "the caches have %d and %d dimensions, must have 2", rank_of(in[2]), rank_of(in[3])) != NULL;
+	expect_shape(b, "sin_cache", in[3], 2, in[2]->type->dims);
+	return true;
+}
+
+static Node *
+build_ms_rotary(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *ids = b->in[1], *cos = b->in[2], *x4, *y, *rotated;
+
+	if (!rotary_args(b))
+		return NULL;
+	if (rank_of(ids) < 1 || rank_of(ids) > 2)
+		return fail(b, "position_ids has %d dimensions", rank_of(ids));
+	rotated = x_muli(m, dim_of(cos, 1), 2);
+	if (!(x4 = rotary_heads(b, x, rotated)))
+		return NULL;
+	if (rank_of(ids) == 2)
+		expect_shape(b, "position_ids", ids, 2, (Node *[]){dim_of(x4, 0), dim_of(x4, 2)});
+	y = rotary(b, x4, cos, b->in[3], start_position, ids, attr_int(b, "interleaved") != 0, rotated);
+	return rotary_result(m, x, y);
+}
+
+/*
+ * The cache's rows by three streams of positions [3, B, S]: frequency i is of stream `which`. Sections lie
+ * one after the other, or every third frequency is of the second or third while their sections last.
+ */
+static Node *
+section_rows(Build *b, Node *ids, Node *cache, const int64_t *sections)
+{
+	Module *m = b->m;
+	Node *ax[3], *i, *which, *third, *p, *zero = x_idx(m, 0), *one = x_idx(m, 1), *two = x_idx(m, 2);
+
+	ax[0] = x_axis(m, dim_of(ids, 1));
+	ax[1] = x_axis(m, dim_of(ids, 2));
+	ax[2] = i = x_axis(m, dim_of(cache, 1));
+	third = x_mod(m, i, x_idx(m, 3));
+	if (attr_int(b, "mrope_layout") == 1) {
+		which = x_select(m, x_and(m, x_eq(m, third, two), x_lt(m, i, x_idx(m, 3 * sections[2]))), two, zero);
+		which = x_select(m, x_and(m, x_eq(m, third, one), x_lt(m, i, x_idx(m, 3 * sections[1]))), one, which);
+	} else {
+		which = x_select(m, x_lt(m, i, x_idx(m, sections[0] + sections[1])), one, two);
+		which = x_select(m, x_lt(m, i, x_idx(m, sections[0])), zero, which);
+	}
+	p = x_cast(m, DT_INDEX, x_read(m, ids, (Node *[]){which, ax[0], ax[1]}));
+	p = x2(m, O_BOUND, p, dim_of(cache, 0));
+	return t_tensor(m, 3, ax, x_read(m, cache, (Node *[]){p, i}));
+}
+
+static Node *
+build_mrotary(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *ids = b->in[1], *x4, *y, *rotated;
+	int64_t layout = attr_int(b, "mrope_layout");
+	const int64_t *s;
+	int n;
+
+	if (!rotary_args(b))
+		return NULL;
+	if (!attr_ints(b, "mrope_section", &n, &s) || n != 3 || s[0] < 0 || s[1] < 0 || s[2] < 0 || s[0] + s[1] + s[2] > 1 << 20
+	 || layout < 0 || layout > 1)
+		return fail(b, "mrope_section must be three sizes; mrope_layout is %lld", (long long)layout);
+	if (rank_of(ids) != 3)
+		return fail(b, "position_ids has %d dimensions, must have 3", rank_of(ids));
+	expect_dim(b, "the caches", dim_of(b->in[2], 1), x_idx(m, s[0] + s[1] + s[2]), false);
+	rotated = x_muli(m, dim_of(b->in[2], 1), 2);
+	if (!(x4 = rotary_heads(b, x, rotated)))
+		return NULL;
+	expect_shape(b, "position_ids", ids, 3, (Node *[]){x_idx(m, 3), dim_of(x4, 0), dim_of(x4, 2)});
+	y = rotary(b, x4, section_rows(b, ids, b->in[2], s), section_rows(b, ids, b->in[3], s), NULL, NULL,
+		attr_int(b, "interleaved") != 0, rotated);
+	return rotary_result(m, x, y);
 }
 
 #define MS(name) "com.microsoft:" name
@@ -543,6 +852,19 @@ const Op ops_contrib_attention[] = {
 		" qk_norm_epsilon: float = 1e-6, qk_output: int = 0, rotary_interleaved: int = 0, scale: float = 0,"
 		" sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0, v_quant_type: str?}"
 		" -> y, present_key?, present_value?, qk?", build_group_query, "attention with a cache of keys shared by heads"),
+	BUILD("sparse_attention", MS("SparseAttention"), 1, "(q: float, k: q?, v: q?, past_key: q, past_value: q, rows: i32,"
+		" columns: i32, total: i32, lengths: i32, cos: q?, sin: q?) {do_rotary: int = 0, kv_num_heads: int, num_heads: int,"
+		" rotary_interleaved: int = 0, scale: float = 0, sparse_block_size: int} -> y, present_key, present_value",
+		build_sparse_attention, "causal attention to listed blocks of a cache of keys"),
+	BUILD("decoder_masked_multi_head_attention", MS("DecoderMaskedMultiHeadAttention"), 1, "(q: float, k: q?, v: q?,"
+		" mask_index: i32?, attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, beam_width: i32?,"
+		" cache_indirection: i32?, bias: q?) {mask_filter_value: float = -10000, num_heads: int, output_qk: int = 0,"
+		" past_present_share_buffer: int = 0, scale: float = 0} -> y, present_key?, present_value?, qk?",
+		build_decoder_masked, "attention of one new token a row, with beams"),
+	BUILD("mrotary_embedding", MS("MRotaryEmbedding"), 1, "(x: float, position_ids: i64, cos: x, sin: x) {interleaved: int = 0,"
+		" is_packed_batching: int = 0, mrope_layout: int = 0, mrope_section: ints, num_heads: int = 0,"
+		" rotary_embedding_dim: int = 0, scale: float = 1} -> y", build_mrotary,
+		"pairs of elements turned by three streams of positions"),
 	BUILD("ms_rotary_embedding", MS("RotaryEmbedding"), 1, "(x: float, position_ids: i64, cos: x, sin: x)"
 		" {interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0,"
 		" scale: float = 1} -> y", build_ms_rotary, "pairs of elements turned by the angle of their position"),

@@ -214,8 +214,7 @@ field(Module *m, Node *byte, Node *at, int64_t bits)
 	return x_and(m, v, x_int(m, DT_I32, (1 << bits) - 1));
 }
 
-/* An element of quantized data as i32; bytes hold `per` of them along the last axis. */
-static Node *
+Node *
 quantized_read(Module *m, Node *t, Node *const *idx, int64_t per, int64_t bits)
 {
 	Node *at[MAX_RANK];
@@ -267,145 +266,6 @@ build_gather_block_quantized(Build *b)
 	return t_tensor(m, r + k - 1, axes, x_cast(m, dtype_of(scales), q));
 }
 
-/* ---- mixture of experts -------------------------------------------------------------------------------- */
-
-typedef struct Mixture {
-	Build *b;
-	Node *x, *experts, *weights;             /* [tokens, hidden]; [tokens, k]: which, and how much of each */
-} Mixture;
-
-/* Which expert serves token t as its j-th. */
-static Node *
-expert(const Mixture *q, Node *t, Node *j, Node *count)
-{
-	Node *e = x_read(q->b->m, q->experts, (Node *[]){t, j});
-
-	return x2(q->b->m, O_BOUND, x_cast(q->b->m, DT_INDEX, e), count);
-}
-
-/*
- * rows[t, j or -, :] times the expert's matrix w [experts, out, in], plus its bias: [tokens, k, out].
- * each: rows are [tokens, k, in], not [tokens, in].
- */
-static Node *
-by_expert(const Mixture *q, Node *rows, bool each, Node *w, Node *bias)
-{
-	Module *m = q->b->m;
-	Node *ax[3], *i = x_axis(m, dim_of(w, 2)), *e, *which, *at[3];
-	DType d = dtype_of(q->x);
-
-	ax[0] = x_axis(m, dim_of(q->x, 0));
-	ax[1] = x_axis(m, dim_of(q->experts, 1));
-	ax[2] = x_axis(m, dim_of(w, 1));
-	which = expert(q, ax[0], ax[1], dim_of(w, 0));
-	at[0] = ax[0];
-	at[1] = each ? ax[1] : i;
-	at[2] = i;
-	e = sum_of_products(m, acc_type(d), 1, &i, x_read(m, rows, at), x_read(m, w, (Node *[]){which, ax[2], i}));
-	if (bias)
-		e = x_add(m, e, x_cast(m, e->type->dtype, x_read(m, bias, (Node *[]){which, ax[2]})));
-	return t_tensor(m, 3, ax, x_cast(m, d, e));
-}
-
-/* The activation of h [tokens, k, inner]; fused swiglu halves it: pairs side by side, or one half after the other. */
-static Node *
-activated(const Mixture *q, Node *h, Node *gate)
-{
-	Build *b = q->b;
-	Module *m = b->m;
-	const char *act = attr_str(b, "activation_type");
-	const Attr *limit = attr_find(b->attrs, "swiglu_limit");
-	int64_t fused = attr_int(b, "swiglu_fusion");
-	Node *ax[3], *at[3], *g, *l, *n = dim_of(h, 2), *one = x_flt(m, DT_F32, 1);
-
-	if (strcmp(act, "swiglu")) {
-		static const char *const rows[][2] = {{"relu", "relu"}, {"gelu", "fast_gelu"}, {"silu", "swish"}, {"identity", "identity"}};
-		size_t i;
-		for (i = 0; i < 4 && strcmp(act, rows[i][0]); i++)
-			;
-		if (i == 4)
-			return unsupported(b, "activation_type \"%s\"", act);
-		h = call(b, rows[i][1], 1, &h, NULL);
-		return h && gate ? call(b, "mul", 2, (Node *[]){h, gate}, NULL) : h;
-	}
-	if (fused != 1 && fused != 2)
-		return unsupported(b, "swiglu_fusion %lld", (long long)fused);
-	axes_new(m, 2, h->type->dims, ax);
-	ax[2] = x_axis(m, x_fdiv(m, n, x_idx(m, 2)));
-	memcpy(at, ax, sizeof at);
-	at[2] = fused == 1 ? x_muli(m, ax[2], 2) : ax[2];
-	g = x_cast(m, DT_F32, x_read(m, h, at));
-	at[2] = fused == 1 ? x_addi(m, at[2], 1) : x_add(m, ax[2], x_fdiv(m, n, x_idx(m, 2)));
-	l = x_cast(m, DT_F32, x_read(m, h, at));
-	if (limit) {
-		g = x_min(m, g, x_flt(m, DT_F32, limit->f));
-		l = x_max(m, x_min(m, l, x_flt(m, DT_F32, limit->f)), x_flt(m, DT_F32, -limit->f));
-	}
-	l = x_add(m, l, x_flt(m, DT_F32, attr_float(b, "activation_beta")));
-	g = x2(m, O_DIV, g, x_add(m, one, x1(m, O_EXP, x1(m, O_NEG, x_mul(m, g, x_flt(m, DT_F32, attr_float(b, "activation_alpha")))))));
-	return t_tensor(m, 3, ax, x_cast(m, dtype_of(h), x_mul(m, g, l)));
-}
-
-/* The k likeliest experts of each token. */
-static bool
-route(Mixture *q, Node *router)
-{
-	Build *b = q->b;
-	Module *m = b->m;
-	int64_t k = attr_int(b, "k");
-	Node *p = call(b, "softmax", 1, &router, "axis=-1"), *top, *sum;
-
-	if (!p || k < 1)
-		return p && fail(b, "k is %lld", (long long)k);
-	top = graph_op(m, op_find("topk"), 2, (Node *[]){p, t_ints(m, 1, &k)}, NULL, 2, 0, NULL, b->loc);
-	if (!top)
-		return false;
-	q->weights = t_result(m, top, 0);
-	q->experts = t_result(m, top, 1);
-	if (attr_int(b, "normalize_routing_weights")) {
-		sum = call(b, "reduce_sum", 2, (Node *[]){q->weights, t_ints(m, 1, (int64_t[]){1})}, NULL);
-		q->weights = sum ? call(b, "div", 2, (Node *[]){q->weights, sum}, NULL) : NULL;
-	}
-	return q->weights != NULL;
-}
-
-static Node *
-build_moe(Build *b)
-{
-	Module *m = b->m;
-	Mixture q = {.b = b};
-	Node *x = b->in[0], *h, *gate = NULL, *y, *ax[2], *j, *dims[2], **in = b->in;
-	int r = rank_of(x), i;
-
-	if (r < 2 || r > 3 || rank_of(in[1]) != 2 || rank_of(in[2]) != 3 || rank_of(in[4]) != 3)
-		return fail(b, "the operands have %d, %d, %d and %d dimensions", r, rank_of(in[1]), rank_of(in[2]), rank_of(in[4]));
-	if (attr_int(b, "use_sparse_mixer"))
-		return unsupported(b, "use_sparse_mixer");
-	dims[0] = dim_of(in[1], 0);
-	dims[1] = dim_of(x, r - 1);
-	expect_dim(b, "the operand", r == 3 ? x_mul(m, dim_of(x, 0), dim_of(x, 1)) : dim_of(x, 0), dims[0], false);
-	for (i = 2; i <= 6; i += 2)
-		if (in[i]) {
-			expect_dim(b, "the number of experts", dim_of(in[i], 0), dim_of(in[1], 1), false);
-			expect_dim(b, "an expert's matrix", dim_of(in[i], i == 4 ? 1 : 2), dims[1], false);
-		}
-	q.x = reshape(m, x, 2, dims);
-	if (!route(&q, in[1]))
-		return NULL;
-	h = by_expert(&q, q.x, false, in[2], in[3]);
-	if (in[6])
-		gate = by_expert(&q, q.x, false, in[6], in[7]);
-	if (!(h = activated(&q, h, gate)))
-		return NULL;
-	expect_dim(b, "the second matrices", dim_of(in[4], 2), dim_of(h, 2), false);
-	y = by_expert(&q, h, true, in[4], in[5]);
-	axes_new(m, 2, dims, ax);
-	j = x_axis(m, dim_of(q.experts, 1));
-	y = t_tensor(m, 2, ax, x_cast(m, dtype_of(x), sum_of_products(m, acc_type(dtype_of(x)), 1, &j,
-		x_read(m, y, (Node *[]){ax[0], j, ax[1]}), x_read(m, q.weights, (Node *[]){ax[0], j}))));
-	return r == 3 ? reshape(m, y, 3, x->type->dims) : y;
-}
-
 const Op ops_contrib_more[] = {
 	COMP("ms_expand_dims", MS("ExpandDims"), 1, "(x: any, axis: i32) {} -> y",
 		"unsqueeze(x, reshape(cast(axis, i64), [1]))", "a dimension of 1 more"),
@@ -439,10 +299,6 @@ const Op ops_contrib_more[] = {
 	BUILD("gather_block_quantized", MS("GatherBlockQuantized"), 1, "(x: u8|i4|u4|i8, indices: idx, scales: float, zeros: x?)"
 		" {bits: int = 4, block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1} -> y",
 		build_gather_block_quantized, "slices of a table of few bits"),
-	BUILD("moe", MS("MoE"), 1, "(x: float, router: x, fc1: x, bias1: x?, fc2: x, bias2: x?, fc3: x?, bias3: x?)"
-		" {activation_alpha: float = 1, activation_beta: float = 0, activation_type: str = \"relu\", k: int = 1,"
-		" normalize_routing_weights: int = 0, swiglu_fusion: int = 0, swiglu_limit: float?, use_sparse_mixer: int = 0}"
-		" -> y", build_moe, "each token through its likeliest experts"),
 	COMP("ms_qlinear_conv", MS("QLinearConv"), 1, "(x: i8|u8, x_scale: f32, x_zero: x, w: i8|u8, w_scale: f32,"
 		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {auto_pad: str = \"NOTSET\", channels_last: int = 0,"
 		" dilations: ints?, group: int = 1, kernel_shape: ints?, pads: ints?, strides: ints?} -> y",

@@ -299,18 +299,22 @@ build_qlinear_conv(Build *b)
 
 /* ---- transposed convolution ---------------------------------------------------------------------------- */
 
-/* Sizes and the pads at the beginning: out and begin of each window. */
+/* Sizes and the pads at the beginning: out and begin of each window. given_pads: an operand, NULL: the attribute. */
 static bool
-transposed_sizes(Build *b, Conv *c)
+transposed_sizes(Build *b, Conv *c, Node *given_pads)
 {
 	Module *m = b->m;
 	int64_t stride[MAX_RANK], dilation[MAX_RANK], pads[2 * MAX_RANK], extra[MAX_RANK], shape[MAX_RANK];
 	const char *a = attr_str(b, "auto_pad");
 	bool upper = strcmp(a, "SAME_UPPER") == 0, lower = strcmp(a, "SAME_LOWER") == 0, given;
-	Node *total, *half, *zero = x_idx(m, 0);
+	Node *total, *half, *zero = x_idx(m, 0), **pad = NULL;
 	const int64_t *v;
 	int i, n;
 
+	if (given_pads && !list_arg(b, given_pads, "Pads", &n, &pad))
+		return false;
+	if (given_pads && n != 2 * c->n)
+		return fail(b, "Pads has %d elements, must have %d", n, 2 * c->n) != NULL;
 	if (!upper && !lower && *a && strcmp(a, "NOTSET") && strcmp(a, "VALID"))
 		return fail(b, "auto_pad is \"%s\"", a) != NULL;
 	if (!window_attrs(b, c->n, stride, dilation, pads) || !spatial_attr(b, "output_padding", c->n, 0, extra))
@@ -337,8 +341,8 @@ transposed_sizes(Build *b, Conv *c)
 		} else {
 			if (strcmp(a, "VALID") == 0)
 				pads[i] = pads[c->n + i] = 0;
-			w->begin = x_idx(m, pads[i]);
-			w->out = x_addi(m, total, -pads[i] - pads[c->n + i]);
+			w->begin = pad ? pad[i] : x_idx(m, pads[i]);
+			w->out = x_sub(m, x_sub(m, total, w->begin), pad ? pad[c->n + i] : x_idx(m, pads[c->n + i]));
 		}
 		require(m, x_le(m, zero, w->out), b->loc, "spatial dimension %d of the result is negative", i);
 	}
@@ -434,7 +438,7 @@ zeros_between(Module *m, Conv *c)
 }
 
 static Node *
-build_conv_transpose(Build *b)
+conv_transposed(Build *b, Node *pads, Node *bias)
 {
 	Module *m = b->m;
 	DType d = dtype_of(b->in[0]);
@@ -445,7 +449,7 @@ build_conv_transpose(Build *b)
 	Conv c;
 	int i, rank;
 
-	if (!conv_shape(b, b->in[0], b->in[1], true, &c) || !transposed_sizes(b, &c))
+	if (!conv_shape(b, b->in[0], b->in[1], true, &c) || !transposed_sizes(b, &c, pads))
 		return NULL;
 	for (i = 0; i < c.n; i++)
 		both |= c.win[i].stride > 1 && c.win[i].dilation > 1;
@@ -480,14 +484,17 @@ build_conv_transpose(Build *b)
 		at[4 + 2 * i] = x_mod(m, place, x_idx(m, p[i].s));
 	}
 	sum = x_read(m, t, at);
-	if (b->in[2]) {
-		if (!check_bias(b, b->in[2], &c))
+	if (bias) {
+		if (!check_bias(b, bias, &c))
 			return NULL;
 		place = channel(m, axes[1], c.kg, axes[2]);
-		sum = x_add(m, sum, x_cast(m, acc_type(d), x_read(m, b->in[2], &place)));
+		sum = x_add(m, sum, x_cast(m, acc_type(d), x_read(m, bias, &place)));
 	}
 	return ungrouped(m, t_tensor(m, 3 + c.n, axes, x_cast(m, d, sum)));
 }
+
+static Node *build_conv_transpose(Build *b)         { return conv_transposed(b, NULL, b->in[2]); }
+static Node *build_conv_transpose_dynamic(Build *b) { return conv_transposed(b, b->in[2], b->in[3]); }
 
 /* ---- deformable convolution ------------------------------------------------------------------------------ */
 
@@ -616,6 +623,9 @@ const Op ops_conv[] = {
 	BUILD("conv_transpose", "ConvTranspose", 22, "(x: float, w: x, bias: x?) {" CONV ", output_padding: ints?,"
 		" output_shape: ints?, pads: ints?, strides: ints?} -> y", build_conv_transpose,
 		"transposed convolution"),
+	BUILD("conv_transpose_dynamic_pads", "com.microsoft:ConvTransposeWithDynamicPads", 1, "(x: float, w: x, pads: i64?, bias: x?)"
+		" {" CONV ", output_padding: ints?, strides: ints?} -> y", build_conv_transpose_dynamic,
+		"transposed convolution, its pads an operand"),
 	BUILD("deform_conv", "DeformConv", 22, "(x: float, w: x, offset: x, bias: x?, mask: x?) {dilations: ints?,"
 		" group: int = 1, kernel_shape: ints?, offset_group: int = 1, pads: ints?, strides: ints?} -> y",
 		build_deform_conv, "convolution that samples at learned offsets"),

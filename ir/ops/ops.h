@@ -7,7 +7,7 @@
 extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[], ops_random[],
 	ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_rnn[], ops_attention[],
 	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[], ops_sequence[],
-	ops_text[], ops_contrib_more[], ops_matrix[];
+	ops_text[], ops_contrib_more[], ops_contrib_moe[], ops_contrib_tokens[], ops_contrib_mixed[], ops_matrix[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -70,6 +70,10 @@ DType acc_type(DType);                                   /* half types accumulat
 Node *sum_of_products(Module *, DType acc, int n, Node *const *axes, Node *a, Node *b);
 /* round(e * scale) + zero, saturated to zero's type. */
 Node *requantized(Module *, Node *e, Node *scale, Node *zero);
+
+/* contrib_more.c */
+/* An element of quantized data as i32; bytes hold `per` of them along the last axis, low bits first. */
+Node *quantized_read(Module *, Node *t, Node *const *idx, int64_t per, int64_t bits);
 
 /* quant.c */
 Node *quant_param(Build *, Node *t, Node *x, int axis, int64_t block, Node *const *axes);

@@ -1,72 +1,7 @@
 """Single-node models with onnxruntime's results, for operators and options that the official tests
 leave out. usage: oracle.py OUT"""
-import os
-import sys
-
 import numpy as np
-import onnx
-import onnxruntime as ort
-from onnx import TensorProto as T
-from onnx import helper, numpy_helper
-
-ort.set_default_logger_severity(4)
-out = sys.argv[1]
-rng = np.random.RandomState(1)
-ML, MS, F = "ai.onnx.ml", "com.microsoft", T.FLOAT
-refused = []
-
-
-def f(*s):
-    return rng.randn(*s).astype(np.float32)
-
-
-def u8(*s):
-    return rng.randint(0, 256, s).astype(np.uint8)
-
-
-def i8(*s):
-    return rng.randint(-128, 128, s).astype(np.int8)
-
-
-def scalar(v, t=np.float32):
-    return np.array(v, t)
-
-
-def proto(a, name=""):
-    if a.dtype.kind in "OU":
-        return helper.make_tensor(name, T.STRING, a.shape, [str(x).encode() for x in a.ravel()])
-    return numpy_helper.from_array(a, name)
-
-
-def case(name, op, ins, outs, domain="", inits=(), **attrs):
-    """ins: arrays or None, named a, b, c ...; outs: element types or None; inits: names."""
-    names = [chr(97 + i) if a is not None else "" for i, a in enumerate(ins)]
-    while names and not names[-1]:
-        names.pop()
-    given = {n: a for n, a in zip(names, ins) if n}
-    onames = [f"y{i}" if t else "" for i, t in enumerate(outs)]
-    attrs = {k.rstrip("_"): v for k, v in attrs.items()}
-    node = helper.make_node(op, names, onames, domain=domain, **attrs)
-    feed = {n: a for n, a in given.items() if n not in inits}
-    graph = helper.make_graph(
-        [node], "g",
-        [helper.make_tensor_value_info(n, proto(a).data_type, a.shape) for n, a in feed.items()],
-        [helper.make_tensor_value_info(n, t, None) for n, t in zip(onames, outs) if t],
-        initializer=[proto(a, n) for n, a in given.items() if n in inits])
-    model = helper.make_model(graph, ir_version=10, opset_imports=[
-        helper.make_opsetid("", 21), helper.make_opsetid(ML, 3), helper.make_opsetid(MS, 1)])
-    try:
-        results = ort.InferenceSession(model.SerializeToString()).run(None, feed)
-    except Exception as e:  # an option that it does not have
-        refused.append(f"{name}: {str(e)[:100]}")
-        return
-    data = f"{out}/{name}/test_data_set_0"
-    os.makedirs(data)
-    onnx.save(model, f"{out}/{name}/model.onnx")
-    for kind, values in (("input", feed.values()), ("output", results)):
-        for i, v in enumerate(values):
-            with open(f"{data}/{kind}_{i}.pb", "wb") as file:
-                file.write(proto(v).SerializeToString())
+from single import F, ML, MS, T, case, f, helper, i8, report, rng, scalar, u8
 
 
 def windows():
@@ -470,5 +405,4 @@ def contributed():
 
 for make in (windows, recurrent, products, reductions, learned, fused, attention, contributed):
     make()
-for r in refused:
-    print("onnxruntime refuses", r)
+report()

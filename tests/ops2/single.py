@@ -1,0 +1,92 @@
+"""What programs share that write cases of a single node with onnxruntime's results into the folder that
+is their last argument."""
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+ort.set_default_logger_severity(4)
+out = sys.argv[-1]
+rng = np.random.RandomState(1)
+ML, MS, F = "ai.onnx.ml", "com.microsoft", T.FLOAT
+refused = []
+
+
+def f(*s):
+    return rng.randn(*s).astype(np.float32)
+
+
+def u8(*s):
+    return rng.randint(0, 256, s).astype(np.uint8)
+
+
+def i8(*s):
+    return rng.randint(-128, 128, s).astype(np.int8)
+
+
+def scalar(v, t=np.float32):
+    return np.array(v, t)
+
+
+def proto(a, name=""):
+    if a.dtype.kind in "OU":
+        return helper.make_tensor(name, T.STRING, a.shape, [str(x).encode() for x in a.ravel()])
+    return numpy_helper.from_array(a, name)
+
+
+def run(model, feed, alias):
+    session = ort.InferenceSession(model.SerializeToString())
+    if not alias:
+        return session.run(None, feed)
+    bind = session.io_binding()
+    values = {n: ort.OrtValue.ortvalue_from_numpy(a.copy()) for n, a in feed.items()}
+    for n, v in values.items():
+        bind.bind_ortvalue_input(n, v)
+    for o in session.get_outputs():
+        if o.name in alias:
+            bind.bind_ortvalue_output(o.name, values[alias[o.name]])
+        else:
+            bind.bind_output(o.name)
+    session.run_with_iobinding(bind)
+    return bind.copy_outputs_to_cpu()
+
+
+def case(name, op, ins, outs, domain="", inits=(), alias=None, **attrs):
+    """ins: arrays or None, named a, b, c ...; outs: element types or None, named y0, y1 ...; inits: names;
+    alias: outputs that must have the memory of an input, by its name."""
+    names = [chr(97 + i) if a is not None else "" for i, a in enumerate(ins)]
+    while names and not names[-1]:
+        names.pop()
+    given = {n: a for n, a in zip(names, ins) if n}
+    onames = [f"y{i}" if t else "" for i, t in enumerate(outs)]
+    attrs = {k.rstrip("_"): v for k, v in attrs.items()}
+    node = helper.make_node(op, names, onames, domain=domain, **attrs)
+    feed = {n: a for n, a in given.items() if n not in inits}
+    graph = helper.make_graph(
+        [node], "g",
+        [helper.make_tensor_value_info(n, proto(a).data_type, a.shape) for n, a in feed.items()],
+        [helper.make_tensor_value_info(n, t, None) for n, t in zip(onames, outs) if t],
+        initializer=[proto(a, n) for n, a in given.items() if n in inits])
+    model = helper.make_model(graph, ir_version=10, opset_imports=[
+        helper.make_opsetid("", 21), helper.make_opsetid(ML, 3), helper.make_opsetid(MS, 1)])
+    try:
+        results = run(model, feed, alias)
+    except Exception as e:  # an option that it does not have
+        refused.append(f"{name}: {str(e)[:100]}")
+        return
+    data = f"{out}/{name}/test_data_set_0"
+    os.makedirs(data)
+    onnx.save(model, f"{out}/{name}/model.onnx")
+    for kind, values in (("input", feed.values()), ("output", results)):
+        for i, v in enumerate(values):
+            with open(f"{data}/{kind}_{i}.pb", "wb") as file:
+                file.write(proto(v).SerializeToString())
+
+
+def report():
+    for r in refused:
+        print("onnxruntime refuses", r)
