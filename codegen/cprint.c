@@ -481,6 +481,7 @@ static void statement(CFn *c, Node *s)
 	case O_WHEN: when(c, s); break;
 	case O_ALLOC: alloc(c, s); break;
 	case O_BARRIER: cfn_line(c, "tcc_barrier();"); break;
+	case O_PREFETCH: break;
 	case O_CALL: call_entry(c, s); break;
 	case O_WHILE: repeat(c, s); break;
 	case O_BREAK: leave(c, s); break;

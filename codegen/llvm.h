@@ -102,6 +102,7 @@ Val float_rem(Fn *, DType, Val, Val);
 Val ld(Fn *, Node *load, Val passthru);      /* passthru: value of masked-off lanes, or NULL */
 Val ld_or(Fn *, Node *load, Val cond, Node *other);  /* cond ? load : other, without a branch */
 void st(Fn *, Node *store);
+void prefetch(Fn *, Node *);
 bool st_vector_ok(Fn *, Node *store);
 Val fold(Fn *, Node *);
 Val local(Fn *, Ty, const char *name);       /* an alloca in the entry block */

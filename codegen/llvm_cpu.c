@@ -62,6 +62,15 @@ host_triple(void)
 #endif
 }
 
+/* A virtual machine hides features of its CPU, not the rest. */
+static void
+take_caches(Machine *t, const Machine *row)
+{
+	t->fma_latency = row->fma_latency;
+	t->l1 = row->l1, t->l2 = row->l2, t->l3 = row->l3, t->line = row->line;
+	t->cores = row->cores, t->ghz = row->ghz, t->gbs = row->gbs;
+}
+
 static const Machine *
 native(Module *m)
 {
@@ -83,6 +92,8 @@ native(Module *m)
 		t->has = has;
 	} else {
 		t = (Machine *)machine_generic(m, cpu, triple, cpu, features, has);
+		if (t && row)
+			take_caches(t, row);
 	}
 	LLVMDisposeMessage(cpu);
 	LLVMDisposeMessage(features);

@@ -119,7 +119,7 @@ vector_stmt_ok(Fn *f, Node *s)
 		return st_vector_ok(f, s);
 	case O_ALLOC:
 		return s->in[0]->type->space == SP_REG;
-	case O_LET: case O_BARRIER:
+	case O_LET: case O_BARRIER: case O_PREFETCH:
 		return true;
 	case O_WHEN:
 		if (varies(f, s->in[0]))
@@ -299,6 +299,9 @@ emit_stmt(Fn *f, Node *s)
 		alloc(f, s->in[0]);
 		break;
 	case O_BARRIER:
+		break;
+	case O_PREFETCH:
+		prefetch(f, s);
 		break;
 	case O_CALL: case O_WHILE: case O_BREAK:
 		plan_stmt(f, s);

@@ -153,6 +153,22 @@ mem_of(Fn *f, Node *buf)
 	return m;
 }
 
+/* Into the second cache, for reading. */
+void
+prefetch(Fn *f, Node *s)
+{
+	const Mem *m = mem_of(f, s->in[0]);
+	Val p, v[3];
+	int i;
+
+	if (!m || m->lanes)
+		return;
+	p = address(f, m->base, m->elem, s->in[1]);
+	for (i = 0; i < 3; i++)
+		v[i] = LLVMConstInt(i32t(f), (unsigned long long[]){0, 2, 1}[i], false);
+	intrinsic(f, "llvm.prefetch", LLVMTypeOf(p), NULL, 4, (Val[]){p, v[0], v[1], v[2]});
+}
+
 static Ty
 unit(const Mem *m)
 {

@@ -504,6 +504,7 @@ Node *l_store(Module *, Region *, Node *buffer, int n, Node *const *idx, Node *v
 Node *l_let(Module *, Region *, Node *value);                         /* usable as the value */
 Node *l_when(Module *, Region *, Node *cond, Region *then, Region *els);
 Node *l_barrier(Module *, Region *);
+Node *l_prefetch(Module *, Region *, Node *buffer, Node *index);   /* index: past the end, too */
 Node *l_while(Module *, Region *, Region *body);
 Node *l_break(Module *, Region *, Node *cond);
 Node *l_call(Module *, Region *, const char *name, int n, Node *const *args); /* usable as its int64 (index) result */

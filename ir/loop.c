@@ -106,6 +106,13 @@ l_barrier(Module *m, Region *r)
 }
 
 Node *
+l_prefetch(Module *m, Region *r, Node *buffer, Node *index)
+{
+	return statement(m, r,
+		(Node){.op = core_op(O_PREFETCH), .nin = 2, .in = (Node *[]){buffer, index}});
+}
+
+Node *
 l_call(Module *m, Region *r, const char *name, int n, Node *const *args)
 {
 	return statement(m, r, (Node){.op = core_op(O_CALL), .type = ty_scalar(m, DT_INDEX), .nin = n, .in = (Node **)args,

@@ -135,6 +135,12 @@ machine_dot4(const Machine *t)
 	return machine_has(t, "avx512vnni") || machine_has(t, "avxvnni");
 }
 
+bool
+machine_broadcasts(const Machine *t)
+{
+	return machine_has(t, "avx512f");
+}
+
 static bool
 listed_all(const char *list, const char *words)
 {

@@ -42,6 +42,8 @@ const Machine *machine_find(Module *, const char *name);
 bool machine_has(const Machine *, const char *feature);
 /* Has it an instruction for dot4 (scalar.def) on a vector? */
 bool machine_dot4(const Machine *);
+/* Do its vector instructions take an element in memory for all lanes? */
+bool machine_broadcasts(const Machine *);
 /* A machine for a CPU without a row: the newest architecture level of the triple that its features
  * ("avx2,fma,...": names without signs) contain, under the given name. NULL: no row for the triple. */
 const Machine *machine_generic(Module *, const char *name, const char *triple, const char *cpu,

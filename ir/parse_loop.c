@@ -147,6 +147,18 @@ static void call_statement(P *p, Region *r)
 	ps_enter(p, &p->values, name, l_call(p->m, r, entry, in.n, in.at));
 }
 
+static void prefetch(P *p, Region *r)
+{
+	ps_next(p);
+	Node *b = ps_value(p);
+	if (b->type->kind != T_BUFFER || b->nin != 1)
+		ps_bad(p, "a buffer of one dimension is expected");
+	ps_want(p, "[");
+	Node *at = ps_index_expr(p);
+	ps_want(p, "]");
+	l_prefetch(p->m, r, b, at);
+}
+
 static void statements(P *p, Region *r)
 {
 	while (!ps_is(p, "}")) {
@@ -167,6 +179,8 @@ static void statements(P *p, Region *r)
 			l_break(p->m, r, condition(p));
 		} else if (ps_eat(p, "barrier")) {
 			l_barrier(p->m, r);
+		} else if (ps_is(p, "prefetch")) {
+			prefetch(p, r);
 		} else if (ps_eat(p, "alloc")) {
 			l_alloc(p->m, r, buffer(p));
 		} else {

@@ -117,6 +117,13 @@ static void statement(P *p, Node *n)
 		buffer(p, n->in[0]);
 		break;
 	case O_BARRIER: fputs("barrier", p->f); break;
+	case O_PREFETCH:
+		fputs("prefetch ", p->f);
+		pr_value(p, n->in[0]);
+		fputc('[', p->f);
+		pr_full_expr(p, n->in[1]);
+		fputc(']', p->f);
+		break;
 	default:
 		fprintf(p->f, "// %s?", n->op->name);
 	}

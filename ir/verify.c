@@ -484,6 +484,17 @@ static void check_store(V *v, Node *n)
 			dtypes[b->type->dtype].text);
 }
 
+static void check_prefetch(V *v, Node *n)
+{
+	if (n->nin != 2 || n->in[0]->type->kind != T_BUFFER || !is_index(n->in[1])) {
+		bug(v, "a prefetch of no element");
+		return;
+	}
+	if (!map_get(&v->scope, n->in[0]))
+		bug(v, "a buffer is prefetched where it is not");
+	check_expr(v, n->in[1], NULL, 0);
+}
+
 static void check_buffer(V *v, const Node *b)
 {
 	if (b->code != O_BUFFER || b->type->kind != T_BUFFER) {
@@ -558,6 +569,7 @@ static void check_statement(V *v, Node *n, Vec *shown)
 		show(v, shown, n->in[0]);
 		break;
 	case O_BARRIER: break;
+	case O_PREFETCH: check_prefetch(v, n); break;
 	case O_CALL:
 		if (v->kernel)
 			bug(v, "a call in a kernel");

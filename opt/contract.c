@@ -6,24 +6,33 @@
  * along the axis n that only the second one reads). Per step of the summed axes NR/lanes vectors of
  * b are loaded and each of MR values of a, broadcast, is multiplied into them: MR*NR/lanes
  * independent accumulators hide the latency of the multiply-adds (BLIS's model: at least ports *
- * latency), and MR*NR/lanes + NR/lanes + 1 must fit the registers. Constant b is stored in blocks
- * of NR columns in the order in which the loops read it (layout.c), so that it streams. All that
+ * latency), and MR*NR/lanes + NR/lanes + 1 must fit the registers (without the 1 where an
+ * instruction broadcasts from memory). Of the tiles that fit, the one is taken that needs the
+ * fewest cycles for all rows and columns, waste included. Constant b is stored in blocks of NR
+ * columns, panels, in the order in which the loops read it (layout.c), so that it streams. All that
  * follows the sum in the definition (bias, activation, residual) is applied to the tile in
  * registers.
+ *
+ * The sum is not cut: a panel is streamed from the second cache, which vector loads overlap with
+ * the multiply-adds. What must not come from further away while it is waited for is a panel's first
+ * use, so the row tiles that use a panel in turn prefetch the next one, a share each; and rows are
+ * taken in blocks that the second cache holds (the walk).
  *
  * Rows: the last tile is moved back to end at the last row where there are at least MR rows (some
  * rows are then computed twice, with equal results); with fewer, one row at a time. Columns past
  * the end are computed from padding or masked, and not stored.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
 
-enum { MAX_ROWS = 14, MIN_ROWS = 8 };   /* of a tile */
+enum {
+	MAX_ROWS = 14, MIN_ROWS = 8, MAX_VECTORS = 4,   /* of a tile */
+	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
+};
 
-/* The read in a factor, under casts and roundings; on a GPU also under a guard with a constant beside it
- * (padding). */
-static Node *
+Node *
 factor_read(Node *e, bool guards)
 {
 	while (e->code == O_CAST || e->code == O_TF32 || (guards && e->code == O_SELECT && e->in[2]->code == O_NUM))
@@ -68,37 +77,56 @@ holds_product(const Machine *mach, Node *t, const Node *part)
 	return yes;
 }
 
-/* The tile for n columns and m rows: fewest padded columns, then most rows. */
-static void
-tile_for(Sched *s, DType d, int64_t n, int64_t m, int *nr, int *mr)
+/* Rows that the registers allow beside v vectors of columns: the accumulators, a step's vectors of
+ * b, and a value of a unless multiply-adds broadcast it from memory. */
+static int
+rows_for(const Machine *mach, int v)
 {
-	int lanes = lanes_of(s, d), v, rows, best_v = 1;
-	int regs = s->mach->vector_regs ? s->mach->vector_regs : 16;
-	double score, best = -1;
+	int regs = mach->vector_regs ? mach->vector_regs : 16,
+		rows = (regs - v - !machine_broadcasts(mach)) / v;
 
-	for (v = 1; v <= 4; v++) {
-		rows = (regs - v - 1) / v;
-		if (rows < 2)
+	return rows > MAX_ROWS ? MAX_ROWS : rows;
+}
+
+/* Cycles of a step of the sum over an m x n result in tiles of rows x v vectors: multiply-adds, or
+ * loads (two a cycle), or the latency of too few sums. Loads decide between equals. */
+static double
+tile_cost(const Machine *mach, int lanes, int v, int rows, int64_t m, int64_t n)
+{
+	double ports = mach->fma_ports ? mach->fma_ports : 1, adds = rows * v / ports,
+		loads = (rows + v) / 2.0, cost = adds > loads ? adds : loads,
+		tiles = ceil((double)n / (v * lanes)) * (m ? ceil((double)m / rows) : 1.0 / rows);
+
+	if (cost < mach->fma_latency)
+		cost = mach->fma_latency;
+	return tiles * (cost + 0.1 * (rows + v));
+}
+
+/* The tile for n columns and m rows (0: not known). Columns that are stored in blocks stay in
+ * one. */
+static void
+tile_for(Sched *s, DType d, int64_t n, int64_t m, int block, int *nr, int *mr)
+{
+	int lanes = lanes_of(s, d), v, rows;
+	int64_t parts;
+	double cost, best = INFINITY;
+
+	*nr = lanes, *mr = 1;
+	for (v = 1; v <= MAX_VECTORS; v++) {
+		rows = rows_for(s->mach, v);
+		if (rows < 1 || (block && block % (v * lanes)))
 			continue;
-		rows = rows > MAX_ROWS ? MAX_ROWS : rows;
-		score = (double)n / (double)((n + v * lanes - 1) / (v * lanes) * (v * lanes));
-		score *= (double)(rows * v) / (double)(rows + v);   /* multiply-adds a load */
-		if (v * rows < 8)
-			score *= 0.5;
-		if (score > best) {
-			best = score;
-			best_v = v;
+		if (m > 0) {                         /* equal parts */
+			parts = (m + rows - 1) / rows;
+			rows = (int)((m + parts - 1) / parts);
+		}
+		cost = tile_cost(s->mach, lanes, v, rows, m, n);
+		if (cost < best) {
+			best = cost;
+			*nr = v * lanes;
+			*mr = rows;
 		}
 	}
-	rows = (regs - best_v - 1) / best_v;
-	if (rows > MAX_ROWS)
-		rows = MAX_ROWS;
-	if (m > 0) {                             /* equal parts */
-		int64_t parts = (m + rows - 1) / rows;
-		rows = (int)((m + parts - 1) / parts);
-	}
-	*nr = best_v * lanes;
-	*mr = rows;
 }
 
 /* Is the axis, up to an offset, the last index of the read? */
@@ -161,6 +189,16 @@ stride_rank(const Contraction *c, const Node *axis)
 	return 0;
 }
 
+/* The columns of a block in which b is stored, 0 if it is not. */
+static int
+column_block(Sched *s, const Node *b)
+{
+	const Attr *a = attr_find(b->in[0]->attrs, "block");
+	const Storage *st = map_get(&s->storage, b->in[0]);
+
+	return st ? st->block : a && a->kind == A_INT && a->i > 0 && a->i <= 4096 ? (int)a->i : 0;
+}
+
 bool
 contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 {
@@ -203,7 +241,8 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	for (k = 0; k + 1 < t->nin; k++)
 		if (contains(out->ea, t->in[k]) && !contains(out->eb, t->in[k]))
 			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
-	tile_for(s, red->type->dtype, const_or(out->n->in[0], 64), m, &out->nr, &out->mr);
+	tile_for(s, red->type->dtype, const_or(out->n->in[0], 64), m, column_block(s, out->b), &out->nr,
+		&out->mr);
 	return true;
 }
 
@@ -319,20 +358,128 @@ contraction_nest(KB *kb, Node *t, Nest *nest, Contraction *c)
 	return true;
 }
 
+/* ---- the walk -------------------------------------------------------------------------------- */
+
+/*
+ * The order in which units, a tile each, are computed: the axes that both factors read, blocks of
+ * row tiles, column tiles, the row tiles of a block. What a block reads of a stays in the second
+ * cache while all columns pass, and the columns of a tile while the block's rows pass.
+ */
+typedef struct Walk {
+	int nshared, nouter;   /* axes that both factors read; axes beside the rows that only a reads */
+	Node *shared[MAX_RANK], *outer[MAX_RANK];
+	Node *rows, *cols;     /* row tiles of all outer axes; column tiles */
+	int64_t block;         /* row tiles of a block, 0: all */
+} Walk;
+
+/* Row tiles that the second cache holds beside a tile's columns, in equal blocks. */
+static int64_t
+row_block(const Sched *s, const Walk *w, const Contraction *c)
+{
+	int64_t size = dtypes[dtype_of(c->b->in[0])].bits / 8, depth = 1, rows = 1, blocks, n;
+	const Type *a = c->a->in[0]->type;
+	double bytes = (double)dtypes[a->dtype].bits / 8, room, panel;
+	int i;
+
+	for (i = 0; i < c->nred; i++)
+		depth = sat_mul(depth, likely_extent(s->m, c->red[i]->in[0]));
+	for (i = 0; i < a->rank; i++)
+		bytes *= (double)likely_extent(s->m, a->dims[i]);
+	for (i = 0; i < w->nshared; i++)
+		bytes /= (double)likely_extent(s->m, w->shared[i]->in[0]);
+	rows = likely_extent(s->m, w->rows);
+	panel = 2 * (double)sat_mul(depth, (size > 0 ? size : 1) * c->nr);   /* this and the next one */
+	room = (double)s->mach->l2 * 3 / 4 - panel;
+	if (room < (double)s->mach->l2 / 4)
+		room = (double)s->mach->l2 / 4;
+	if (bytes <= room || rows < 2 || is_intv(w->cols, 1))
+		return 0;
+	n = (int64_t)(room / (bytes / (double)rows));
+	n = n * c->mr < MIN_BLOCK ? (MIN_BLOCK + c->mr - 1) / c->mr : n;
+	blocks = (rows + n - 1) / n;
+	return blocks > 1 ? (rows + blocks - 1) / blocks : 0;
+}
+
+static Walk
+walk_of(KB *kb, const Nest *nest, const Contraction *c, Node *row, Node *tiles)
+{
+	Module *m = kb->m;
+	Walk w = {.cols = x_ceildiv(m, c->n->in[0], x_idx(m, c->nr)), .rows = tiles};
+	int i;
+
+	for (i = 0; i < nest->n; i++)
+		if (nest->axis[i] == c->n || nest->axis[i] == row)
+			continue;
+		else if (contains(c->eb, nest->axis[i]))
+			w.shared[w.nshared++] = nest->axis[i];
+		else
+			w.outer[w.nouter++] = nest->axis[i];
+	w.rows = x_mul(m, axes_product(m, w.nouter, w.outer), tiles);
+	w.block = row_block(kb->s, &w, c);
+	return w;
+}
+
+static Node *
+name_digit(KB *kb, Region *r, Node *e)
+{
+	return is_intv(e, 0) ? e : l_let(kb->m, r, e);
+}
+
+/* Quotient and remainder of *rest by n, the quotient left in *rest. */
+static Node *
+take_digit(KB *kb, Region *r, Node **rest, Node *n)
+{
+	Node *digit = name_digit(kb, r, x_mod(kb->m, *rest, n));
+
+	*rest = x_fdiv(kb->m, *rest, n);
+	return digit;
+}
+
+/* The unit's place: axes into map, its row tile, its column tile, and in which turn it uses that. */
+static void
+place_unit(KB *kb, Region *r, const Walk *w, Node *unit, Node *tiles, Map *map, Node **mt, Node **nt,
+	Node **turn)
+{
+	Module *m = kb->m;
+	Node *rest = unit, *row, *block, *left;
+	int i;
+
+	if (w->block) {
+		block = x_idx(m, w->block);
+		row = take_digit(kb, r, &rest, x_mul(m, w->rows, w->cols));
+		left = x_mul(m, name_digit(kb, r, x_fdiv(m, row, x_mul(m, block, w->cols))), block);
+		row = name_digit(kb, r, x_sub(m, row, x_mul(m, left, w->cols)));
+		block = divisible(w->rows, (int)w->block) ? block
+			: l_let(m, r, x_min(m, block, x_sub(m, w->rows, left)));
+		*nt = name_digit(kb, r, x_fdiv(m, row, block));
+		*turn = name_digit(kb, r, x_mod(m, row, block));
+		row = x_add(m, left, *turn);
+	} else {
+		*turn = row = take_digit(kb, r, &rest, w->rows);
+		*nt = take_digit(kb, r, &rest, w->cols);
+	}
+	*mt = w->nouter ? take_digit(kb, r, &row, tiles) : name_digit(kb, r, row);
+	for (i = w->nouter; i-- > 0;)
+		map_put(map, w->outer[i], i ? take_digit(kb, r, &row, w->outer[i]->in[0])
+			: name_digit(kb, r, row));
+	for (i = w->nshared; i-- > 0;)
+		map_put(map, w->shared[i], i ? take_digit(kb, r, &rest, w->shared[i]->in[0])
+			: name_digit(kb, r, rest));
+}
+
 Kernel *
 contract_cpu(Sched *s, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0], *rest, *units = x_idx(s->m, 1), *ext[MAX_RANK + 2],
-		*digit[MAX_RANK + 2], *mt = NULL;
+	Node *t = g->members[0], *tiles, *units, *mt, *nt, *mext = NULL;
 	Module *m = s->m;
 	KB kb = kb_new(s, g->loc);
 	Tile tl = {0};
 	Nest nest;
+	Walk w;
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
-	Node *outer[MAX_RANK], *mext = NULL;
 	Map map = {0};
-	int i, d, nouter = 0, n = 0;
+	int i, d;
 	double flops = 2;
 
 	if (!contraction_of(s, t, &c) || !contraction_nest(&kb, t, &nest, &c))
@@ -341,31 +488,18 @@ contract_cpu(Sched *s, Group *g)
 		.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};
 	tl.vecs = c.nr / tl.lanes;
 	tl.m = row_axis(m, &nest, &c);
-	for (i = 0; i < nest.n; i++)
-		if (nest.axis[i] != c.n && nest.axis[i] != tl.m)
-			outer[nouter++] = nest.axis[i];
-	ext[n++] = x_ceildiv(m, c.n->in[0], x_idx(m, c.nr));
-	for (i = 0; i < nouter; i++)
-		ext[n++] = outer[i]->in[0];
 	if (tl.m) {
 		mext = tl.m->in[0];
 		if (const_or(mext, c.mr) < c.mr)
 			c.mr = (int)const_or(mext, 1);
-		ext[n++] = x_ceildiv(m, mext, x_idx(m, c.mr));
 	}
-	for (i = 0; i < n; i++)
-		units = x_mul(m, units, ext[i]);
-	rest = kb_units(&kb, g, in, units);
-	for (i = n; i-- > 0;) {
-		digit[i] = is_intv(ext[i], 1) ? x_idx(m, 0)
-			: l_let(m, in, i ? x_mod(m, rest, ext[i]) : rest);
-		rest = x_fdiv(m, rest, ext[i]);
-	}
-	tl.n0 = x_muli(m, digit[0], c.nr);
-	if (tl.m)
-		mt = digit[n - 1];
-	for (i = 0; i < nouter; i++)
-		map_put(&map, outer[i], digit[i + 1]);
+	tiles = mext ? x_ceildiv(m, mext, x_idx(m, c.mr)) : x_idx(m, 1);
+	w = walk_of(&kb, &nest, &c, tl.m, tiles);
+	units = x_mul(m, x_mul(m, axes_product(m, w.nshared, w.shared), w.rows), w.cols);
+	place_unit(&kb, in, &w, kb_units(&kb, g, in, units), tiles, &map, &mt, &nt,
+		&tl.turn);
+	tl.turns = w.block ? x_idx(m, w.block) : w.rows;
+	tl.n0 = x_muli(m, nt, c.nr);
 	for (d = 0; d < rank_of(t); d++)
 		tl.idx[d] = subst(m, nest.out_idx[d], &map, false);
 	tl.body = subst(m, tl.body, &map, false);

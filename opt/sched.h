@@ -177,6 +177,9 @@ int64_t likely_extent(Module *, Node *extent);           /* a number to expect w
 bool contraction_of(Sched *, Node *tensor, Contraction *);
 /* The same with the lanes along a given axis. */
 bool contraction_along(Sched *, Node *tensor, Node *n, Contraction *);
+/* The read in a factor, under casts and roundings; with guards also under a guard with a constant
+ * beside it (padding). NULL: something else. */
+Node *factor_read(Node *factor, bool guards);
 /* one step of the sum */
 Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);
 
@@ -196,6 +199,9 @@ typedef struct Tile {
 	int rows, lanes, vecs;
 	bool mask;             /* columns may end inside the tile */
 	bool padded;           /* b reads zeros past the last column */
+	/* which row tile it is of those that use the columns in turn, and how many those are; NULL:
+	 * nothing is fetched for the next ones */
+	Node *turn, *turns;
 	Node *acc;
 } Tile;
 

@@ -4,6 +4,11 @@
  */
 #include "sched.h"
 
+enum {
+	AHEAD = 4096,          /* bytes from a load to the prefetch beside it */
+	MAX_FETCHES = 8,       /* at once */
+};
+
 static Node *
 at(Tile *t, Node *e, Node *row, Node *col)
 {
@@ -126,22 +131,76 @@ finish(Tile *t, Region *r)
 	l_for(m, r, F_UNROLL, i, ri);
 }
 
+/* Where step 0 of the sum finds column col of b. */
+static Node *
+columns_at(Tile *t, Node *col)
+{
+	Node *b = factor_read(t->c->eb, false), *idx[MAX_RANK];
+	Map map = {0};
+	int i;
+
+	map_put(&map, t->c->n, col);
+	for (i = 0; i < t->c->nred; i++)
+		map_put(&map, t->c->red[i], x_idx(t->kb->m, 0));
+	for (i = 1; i < b->nin; i++)             /* a read at constants would be the constant's element */
+		idx[i - 1] = subst(t->kb->m, b->in[i], &map, false);
+	map_free(&map);
+	return kb_address(t->kb, b->in[0], idx);
+}
+
+/*
+ * Row tiles use a panel of columns in turn, and each brings its share of the next panel, evenly
+ * over its steps: the first tile would else wait for all of it. A tile that is alone with its panel
+ * runs ahead in it. Here for `steps` steps (0: not known) of `depth` from step k; false if that is
+ * too much at once.
+ */
+static bool
+fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth)
+{
+	Module *m = t->kb->m;
+	Node *b = factor_read(t->c->eb, false)->in[0], *at, *share;
+	int64_t size = dtypes[storage_type(dtype_of(b))].bits / 8, n, i,
+		line = t->kb->s->mach->line / size;
+
+	if (!t->turns || !is_padded(t) || !line)
+		return true;
+	share = is_intv(t->turns, 1) ? x_idx(m, t->c->nr) : x_ceildiv(m, x_idx(m, t->c->nr), t->turns);
+	n = sat_mul(steps, const_or(share, line));
+	if (steps != 1 && (steps == 0 || n > MAX_FETCHES * line))
+		return false;
+	if (is_intv(t->turns, 1))
+		at = x_add(m, x_addi(m, columns_at(t, t->n0), AHEAD / size), x_mul(m, k, share));
+	else
+		at = x_add(m, columns_at(t, x_addi(m, t->n0, t->c->nr)),
+			x_mul(m, x_add(m, x_mul(m, t->turn, depth), k), share));
+	for (i = 0; i < n; i += line)
+		l_prefetch(m, r, kb_buffer(t->kb, b, false), legalize(m, x_addi(m, at, i)));
+	return true;
+}
+
 static void
 tile(Tile *t, Region *r)
 {
 	Module *m = t->kb->m;
 	Contraction *c = t->c;
 	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea,
-		*eb = c->eb, *axis;
+		*eb = c->eb, *axis, *k = x_idx(m, 0), *left, *depth = axes_product(m, c->nred, c->red);
 	Region *in = r, *q;
+	bool fetched = false;
 	int i;
 
 	t->acc = l_alloc(m, r, l_buffer(m, "tile", c->reduce->type->dtype, SP_REG, 3, ext));
 	begin(t, r);
-	for (i = 0; i < c->nred; i++) {
+	for (i = 0; i <= c->nred; i++) {
+		left = axes_product(m, c->nred - i, c->red + i);
+		fetched = fetched
+			|| fetch_ahead(t, in, x_mul(m, k, left), i < c->nred ? const_or(left, 0) : 1, depth);
+		if (i == c->nred)
+			break;
 		axis = x_axis(m, kb_emit(t->kb, in, c->red[i]->in[0]));
 		ea = subst1(m, ea, c->red[i], axis);
 		eb = subst1(m, eb, c->red[i], axis);
+		k = x_add(m, x_mul(m, k, axis->in[0]), axis);
 		q = region_new(m, NULL);
 		l_for(m, in, F_SERIAL, axis, q);
 		in = q;
