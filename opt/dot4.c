@@ -4,25 +4,35 @@
  *
  *	sum (k: K) i32(a[.., k]) * i32(b[k, ..])   ->   sum (k: K/4) dot4(a4[.., k], b4[k, ..])
  *
- * where a4 and b4 hold four neighbours along k in an i32, past the end 0; of constants they fold.
+ * where a4 and b4 hold four neighbours along k in an i32: its words. Those of constants fold. Those
+ * of anything else are a view of its memory where neighbours lie side by side (halo.c). Past the
+ * end are zeros; where the other factor's words are constants and have them, the first one's may
+ * hold anything, and hold what pads it, so that one halo serves both.
+ *
  * dot4 takes unsigned bytes on its left and signed ones on its right. Two of a kind: of one the
  * highest bits are flipped, which adds or subtracts 128 times the sum of the other. All wraps, so
- * that it is exact.
+ * that it is exact. Bytes that are flipped are computed so; who reads them otherwise flips them
+ * back.
  *
  * Needs the tensor level, before producers are inlined; leaves such sums as above.
  */
 #include <stdlib.h>
 #include "sched.h"
 
-enum { MIN_SUM = 3 };
+enum { MIN_SUM = 3, MAX_DEPTH = 8 };
 
-/* Four neighbours along a dimension of x in one element, their highest bits flipped or not. */
-typedef struct Packed { Node *x, *packed; int dim; bool flip; } Packed;
+/* Words of x along a dimension, `fill` past the end. */
+typedef struct Packed { Node *x, *packed, *fill; int dim; } Packed;
 
 /* A factor: a byte of read's tensor, at rest + the axis along dimension dim. */
 typedef struct Factor { Node *read, *rest; int dim; } Factor;
 
-typedef struct Dot { Module *m; Vec packed; const Loc *loc; } Dot;
+typedef struct Dot {
+	Module *m;
+	Vec packed;
+	Map flips;             /* tensors whose bytes some sum wants flipped */
+	const Loc *loc;
+} Dot;
 
 Node *
 byte_read(Node *e)
@@ -60,8 +70,11 @@ factor_of(Module *m, Node *read, Node *axis, Factor *f)
 	return is_multiple(m, f->rest) && is_multiple(m, extent);
 }
 
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* The word at the axes' values: bytes 4a .. 4a+3 along the dimension with axis a. */
 static Node *
-word_of(Module *m, Node *x, int dim, Node *const *axes)
+word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill)
 {
 	Node *word = x_int(m, DT_U32, 0), *idx[MAX_RANK], *v;
 	int i, k;
@@ -70,51 +83,140 @@ word_of(Module *m, Node *x, int dim, Node *const *axes)
 		idx[i] = axes[i];
 	for (k = 0; k < 4; k++) {
 		idx[dim] = x_addi(m, x_muli(m, axes[dim], 4), k);
-		v = x_cast(m, DT_U32, x_bits(m, DT_U8, x_read(m, x, idx)));
-		v = x_select(m, x_lt(m, idx[dim], dim_of(x, dim)), v, x_int(m, DT_U32, 0));
+		v = x_select(m, x_lt(m, idx[dim], dim_of(x, dim)), x_read(m, x, idx), fill);
+		v = x_cast(m, DT_U32, x_bits(m, DT_U8, v));
 		word = x_or(m, word, x2(m, O_SHL, v, x_int(m, DT_U32, 8 * k)));
 	}
-	return word;
+	return x_bits(m, DT_I32, word);
+}
+
+/* The constant that may stand past the end in what could be words of bytes of type d. */
+static Node *
+fill_in(Module *m, Node **list, int n, DType d)
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		if (list[i]->code == O_SELECT && list[i]->in[2]->code == O_NUM
+		 && list[i]->in[2]->type->dtype == d)
+			return list[i]->in[2];
+		if (list[i]->code == O_OR && (list[i]->in[0]->code == O_NUM || list[i]->in[1]->code == O_NUM))
+			return x_bits(m, d, x_cast(m, DT_U8, x2(m, O_SHR,
+				list[i]->in[list[i]->in[0]->code != O_NUM], x_int(m, DT_U32, 24))));
+	}
+	return x_int(m, d, 0);
+}
+
+Node *
+words_of(Module *m, const Node *t, int *dim, Node **fill)
+{
+	Node **list, *x = NULL, *f = NULL;
+	int i, n;
+
+	if (t->code != O_TENSOR || dtype_of(t) != DT_I32 || t->in[t->nin - 1]->code != O_BITS)
+		return NULL;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && !x; i++)
+		x = list[i]->code == O_READ ? list[i]->in[0] : NULL;
+	if (x && (dtype_of(x) == DT_I8 || dtype_of(x) == DT_U8) && rank_of(x) == rank_of(t))
+		f = fill_in(m, list, n, dtype_of(x));
+	free(list);
+	for (i = 0; f && i < rank_of(t); i++)
+		if (dim_of(t, i) == x_ceildiv(m, dim_of(x, i), x_idx(m, 4))
+		 && word_of(m, x, i, t->in, f) == t->in[t->nin - 1]) {
+			*dim = i;
+			*fill = f;
+			return x;
+		}
+	return NULL;
 }
 
 static Node *
-pack(Dot *d, const Factor *f, bool flip)
+pack(Dot *d, Node *x, int dim, Node *fill)
 {
 	Module *m = d->m;
-	Node *x = f->read->in[0], *extents[MAX_RANK], *axes[MAX_RANK], *word;
+	Node *extents[MAX_RANK], *axes[MAX_RANK];
 	Packed *p;
 	int i;
 
 	for (i = 0; i < d->packed.n; i++) {
 		p = d->packed.at[i];
-		if (p->x == x && p->dim == f->dim && p->flip == flip)
+		if (p->x == x && p->dim == dim && p->fill == fill)
 			return p->packed;
 	}
 	for (i = 0; i < rank_of(x); i++)
-		extents[i] = i == f->dim ? x_ceildiv(m, dim_of(x, i), x_idx(m, 4)) : dim_of(x, i);
+		extents[i] = i == dim ? x_ceildiv(m, dim_of(x, i), x_idx(m, 4)) : dim_of(x, i);
 	axes_new(m, rank_of(x), extents, axes);
-	word = word_of(m, x, f->dim, axes);
-	if (flip)
-		word = x2(m, O_XOR, word, x_int(m, DT_U32, 0x80808080));
 	p = NEW(m, Packed);
-	*p = (Packed){x, t_tensor(m, rank_of(x), axes, x_bits(m, DT_I32, word)), f->dim, flip};
+	*p = (Packed){x, t_tensor(m, rank_of(x), axes, word_of(m, x, dim, axes, fill)), fill, dim};
 	p->packed->loc = d->loc;
 	vec_push(m, &d->packed, p);
 	return p->packed;
 }
 
+/* ---- flipped bytes --------------------------------------------------------------------------- */
+
+/* The byte with its highest bit flipped, signed as unsigned and the other way round. */
 static Node *
-packed_read(Dot *d, const Factor *f, bool flip, Node *axis)
+flip_byte(Module *m, Node *v)
 {
-	Module *m = d->m;
-	Node *idx[MAX_RANK];
+	DType d = v->type->dtype == DT_I8 ? DT_U8 : DT_I8;
+
+	if (v->code == O_BITS && v->in[0]->code == O_XOR && v->in[0]->in[1]->code == O_NUM
+	 && v->in[0]->in[1]->num.i == 0x80)
+		return x_bits(m, d, v->in[0]->in[0]);
+	return x_bits(m, d, x2(m, O_XOR, x_bits(m, DT_U8, v), x_int(m, DT_U8, 0x80)));
+}
+
+/* x's bytes flipped: the tensor that x is read from if it flips that. */
+static Node *
+flipped(Module *m, Node *x)
+{
+	Node *axes[MAX_RANK], *body = x->code == O_TENSOR ? x->in[x->nin - 1] : NULL, *e, *r;
+	Map map = {0};
 	int i;
 
-	for (i = 0; i + 1 < f->read->nin; i++)
-		idx[i] = f->read->in[i + 1];
-	idx[f->dim] = x_add(m, x_fdiv(m, f->rest, x_idx(m, 4)), axis);
-	return x_read(m, pack(d, f, flip), idx);
+	e = body ? flip_byte(m, body) : NULL;
+	if (e && e->code == O_READ && rank_of(e->in[0]) == rank_of(x)) {
+		for (i = 0; i < rank_of(x) && e->in[i + 1] == x->in[i]; i++)
+			;
+		if (i == rank_of(x))
+			return e->in[0];
+	}
+	axes_new(m, rank_of(x), x->type->dims, axes);
+	if (padded_by(m, x)) {
+		for (i = 0; i < rank_of(x); i++)
+			map_put(&map, x->in[i], axes[i]);
+		e = subst(m, body->in[1], &map, false);
+		e = x_select(m, subst(m, body->in[0], &map, false),
+			x_read(m, flipped(m, e->in[0]), e->in + 1), flip_byte(m, body->in[2]));
+		map_free(&map);
+	} else
+		e = flip_byte(m, x_read(m, x, axes));
+	r = t_tensor(m, rank_of(x), axes, e);
+	r->loc = x->loc;
+	return r;
 }
+
+/* A tensor whose bytes are wanted flipped, as flipping back of what is computed so. */
+static Node *
+flipped_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
+{
+	const Dot *d = ctx;
+	Node *t, *axes[MAX_RANK];
+
+	(void)done;
+	if (n->code != O_TENSOR || !map_get(&d->flips, n))
+		return NULL;
+	t = t_tensor(m, n->nin - 1, in, flip_byte(m, in[n->nin - 1]));
+	if (t->code != O_TENSOR)
+		return NULL;
+	t->loc = n->loc;
+	axes_new(m, rank_of(n), t->type->dims, axes);
+	return t_tensor(m, rank_of(n), axes, flip_byte(m, x_read(m, t, axes)));
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* The axis of the sum that both factors go through in fours, the longest; -1 if there is none. */
 static int
@@ -167,37 +269,108 @@ correction(Module *m, Node *red, Node *other, bool negative)
 		x_int(m, DT_I32, negative ? -128 : 128));
 }
 
-/* The sum in fours, or NULL. */
+/* A sum in fours: its factors, the axis, which of them are flipped, and which stands left. */
+typedef struct Fours { Node *reads[2]; Factor f[2]; int axis, left; bool closed[2], flip[2]; } Fours;
+
+static bool
+fours_of(Module *m, Node *red, Fours *s)
+{
+	Node *mul = red->in[red->nin - 1];
+	bool is_signed[2];
+	int i;
+
+	*s = (Fours){0};
+	if (red->n != COMB_SUM || mul->code != O_MUL || !(s->reads[0] = byte_read(mul->in[0]))
+	 || !(s->reads[1] = byte_read(mul->in[1])) || (s->axis = axis_of(m, red, s->reads, s->f)) < 0)
+		return false;
+	for (i = 0; i < 2; i++) {
+		is_signed[i] = s->reads[i]->type->dtype == DT_I8;
+		s->closed[i] = from_constants(s->reads[i]->in[0], MAX_DEPTH);
+	}
+	s->left = is_signed[0];
+	if (is_signed[0] == is_signed[1]) {      /* flips what is not constant */
+		i = s->closed[0];
+		s->flip[i] = true;
+		s->left = is_signed[0] ? i : !i;
+	}
+	return true;
+}
+
+/* The word of factor i at the new axis. */
+static Node *
+packed_read(Dot *d, const Fours *s, int i, Node *axis)
+{
+	Module *m = d->m;
+	const Factor *f = &s->f[i];
+	Node *idx[MAX_RANK], *x = f->read->in[0], *fill;
+	int k;
+
+	for (k = 0; k + 1 < f->read->nin; k++)
+		idx[k] = f->read->in[k + 1];
+	idx[f->dim] = x_add(m, x_fdiv(m, f->rest, x_idx(m, 4)), axis);
+	if (s->flip[i])
+		x = flipped(m, x);
+	fill = x_int(m, dtype_of(x), 0);
+	if (s->closed[!i] && padded_by(m, x))
+		fill = x->in[x->nin - 1]->in[2];
+	return x_read(m, pack(d, x, f->dim, fill), idx);
+}
+
 static Node *
 in_fours(Module *m, Node *red, void *ctx)
 {
 	Dot *d = ctx;
-	Node *mul = red->in[red->nin - 1], *reads[2], *axes[MAX_RANK * 2], *axis, *sum, *in[2];
-	Factor f[2];
-	bool is_signed[2], flip[2] = {false, false};
-	int i, k, left;
+	Node *axes[MAX_RANK * 2], *axis, *sum, *in[2];
+	Fours s;
+	int i;
 
-	if (red->n != COMB_SUM || mul->code != O_MUL || !(reads[0] = byte_read(mul->in[0]))
-	 || !(reads[1] = byte_read(mul->in[1])) || (k = axis_of(m, red, reads, f)) < 0)
+	if (!fours_of(m, red, &s))
 		return NULL;
-	for (i = 0; i < 2; i++)
-		is_signed[i] = reads[i]->type->dtype == DT_I8;
-	left = is_signed[0];
-	if (is_signed[0] == is_signed[1]) {      /* flips what is not constant */
-		i = definition(reads[0]->in[0])->code == O_CONST;
-		flip[i] = true;
-		left = is_signed[0] ? i : !i;
-	}
 	for (i = 0; i + 1 < red->nin; i++)
 		axes[i] = red->in[i];
-	axes[k] = axis = x_axis(m, x_ceildiv(m, axes[k]->in[0], x_idx(m, 4)));
+	axes[s.axis] = axis = x_axis(m, x_ceildiv(m, axes[s.axis]->in[0], x_idx(m, 4)));
 	for (i = 0; i < 2; i++)
-		in[i] = packed_read(d, &f[i], flip[i], axis);
-	sum = x_reduce(m, COMB_SUM, red->nin - 1, axes, x2(m, O_DOT4, in[left], in[!left]));
+		in[i] = packed_read(d, &s, i, axis);
+	sum = x_reduce(m, COMB_SUM, red->nin - 1, axes, x2(m, O_DOT4, in[s.left], in[!s.left]));
 	for (i = 0; i < 2; i++)
-		if (flip[i])
-			sum = x_add(m, sum, correction(m, red, reads[!i], is_signed[i]));
+		if (s.flip[i])
+			sum = x_add(m, sum,
+				correction(m, red, s.reads[!i], s.reads[i]->type->dtype == DT_I8));
 	return sum;
+}
+
+/* Notes whose bytes the sum wants flipped: computed tensors, also under a padding. */
+static Node *
+note_flips(Module *m, Node *red, void *ctx)
+{
+	Dot *d = ctx;
+	Node *x;
+	Fours s;
+	int i;
+
+	if (!fours_of(m, red, &s))
+		return NULL;
+	for (i = 0; i < 2; i++) {
+		x = s.reads[i]->in[0];
+		while (padded_by(m, x))
+			x = padded_by(m, x);
+		if (s.flip[i] && x->code == O_TENSOR && !s.closed[i])
+			map_put(&d->flips, x, x);
+	}
+	return NULL;
+}
+
+static void
+find_flips(Dot *d)
+{
+	Node **list;
+	int i, n;
+
+	list = topo(d->m->main->results, d->m->main->nresults, true, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_TENSOR)
+			replace_reductions(d->m, list[i], note_flips, d);
+	free(list);
 }
 
 static Node *
@@ -217,7 +390,12 @@ pass_dot4(Module *m)
 {
 	Dot d = {.m = m};
 
-	if (machine_dot4(m->machine))
-		rewrite_module(m, false, dot4_node, &d);
+	if (!machine_dot4(m->machine))
+		return true;
+	find_flips(&d);
+	if (d.flips.n)
+		rewrite_module(m, false, flipped_node, &d);
+	rewrite_module(m, false, dot4_node, &d);
+	map_free(&d.flips);
 	return true;
 }

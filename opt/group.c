@@ -53,12 +53,12 @@ is_window(Node *t)
 	return yes;
 }
 
-/* Does the tensor have a schedule of its own, or may it need no kernel (a padding)? */
+/* Does the tensor have a schedule of its own, or may it need no kernel (a padding, words)? */
 static bool
 stands_alone(const Sched *s, Node *t)
 {
 	return holds_product(s->mach, t, NULL) || is_window(t)
-		|| (!s->gpu && (is_padding(s->m, t, NULL) || is_sorting(s->m, t)));
+		|| (!s->gpu && (viewed_by(s->m, t) || is_sorting(s->m, t)));
 }
 
 /* Elements at one index of the outer axes; those of unknown extent count for nothing on a CPU,

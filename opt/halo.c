@@ -1,10 +1,12 @@
 /*
  * Halos. Windows (convolutions, poolings) read a tensor with a constant around it. On a CPU what
  * is padded is stored with that margin, the kernel that computes it also fills the margin, and
- * the padding is a part of the same memory: no kernel copies, and no read is guarded.
+ * the padding is a part of the same memory: no kernel copies, and no read is guarded. The words of
+ * bytes (dot4.c) are the same memory as well where the bytes of each lie side by side, the last
+ * ones made up by the halo.
  *
  * In the text: `halo = [before, after, ...]` on the tensor, two numbers a dimension; `part = 1`
- * on a padding whose elements all lie within the halo of what it pads.
+ * on a padding whose elements all lie within the halo of what it pads, and on words whose bytes do.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +56,10 @@ same_everywhere(Node *e)
 bool
 is_padding(Module *m, const Node *t, Node **shift)
 {
-	Node *body = t->in[t->nin - 1], *read, *c, *rest;
+	Node *body = t->code == O_TENSOR ? t->in[t->nin - 1] : NULL, *read, *c, *rest;
 	int i;
 
-	if (t->code != O_TENSOR || body->code != O_SELECT || body->in[2]->code != O_NUM)
+	if (!body || body->code != O_SELECT || body->in[2]->code != O_NUM)
 		return false;
 	read = body->in[1];
 	if (read->code != O_READ || rank_of(read->in[0]) != rank_of(t)
@@ -78,6 +80,15 @@ Node *
 padded_by(Module *m, const Node *p)
 {
 	return is_padding(m, p, NULL) ? p->in[p->nin - 1]->in[1]->in[0] : NULL;
+}
+
+Node *
+viewed_by(Module *m, const Node *p)
+{
+	Node *t = padded_by(m, p), *fill;
+	int dim;
+
+	return t ? t : words_of(m, p, &dim, &fill);
 }
 
 /* ---- how they are stored --------------------------------------------------------------------- */
@@ -121,10 +132,10 @@ wider(Module *m, Node *was, const Node *e)
 	return x_max(m, was ? was : x_idx(m, 0), x_idx(m, e->hi < 0 ? 0 : e->hi));
 }
 
-void
-halo_widen(Sched *s, Node *p)
+static void
+widen_padded(Sched *s, Node *p, Node *t)
 {
-	Node *t = padded_by(s->m, p), *shift[MAX_RANK];
+	Node *shift[MAX_RANK];
 	Storage *st = storage_of(s, t);
 	int i;
 
@@ -139,10 +150,45 @@ halo_widen(Sched *s, Node *p)
 	storage_set_order(s, st, st->order);
 }
 
-void
-halo_share(Sched *s, Node *p)
+/* Rounds the dimension up to whole words, in the memory of x or of what x will be a part of. */
+static void
+widen_words(Sched *s, Node *x, int dim, Node *fill)
 {
-	Node *t = padded_by(s->m, p), *shift[MAX_RANK];
+	Node *shift[MAX_RANK], *t = padded_by(s->m, x);
+	Storage *st;
+	int64_t size;
+	int i;
+
+	t = t && may_share(s, x, t, shift) ? t : x;
+	st = storage_of(s, t);
+	if (t->code != O_TENSOR || st->of || (st->fill && st->fill != fill)
+	 || st->order[rank_of(t) - 1] != dim || !is_int(dim_of(t, dim), &size) || size % 4 == 0)
+		return;
+	for (i = 0; i < rank_of(t); i++) {
+		st->before[i] = wider(s->m, st->before[i], x_idx(s->m, 0));
+		st->after[i] = wider(s->m, st->after[i], x_idx(s->m, i == dim ? 4 - size % 4 : 0));
+	}
+	st->halo = true;
+	st->fill = fill;
+	storage_set_order(s, st, st->order);
+}
+
+void
+halo_widen(Sched *s, Node *p)
+{
+	Node *t = padded_by(s->m, p), *fill;
+	int dim;
+
+	if (t)
+		widen_padded(s, p, t);
+	else if ((t = words_of(s->m, p, &dim, &fill)))
+		widen_words(s, t, dim, fill);
+}
+
+static void
+share_padded(Sched *s, Node *p, Node *t)
+{
+	Node *shift[MAX_RANK];
 	Storage *st = storage_of(s, t), *sp = storage_of(s, p);
 	int i;
 
@@ -161,15 +207,71 @@ halo_share(Sched *s, Node *p)
 	st->fill = p->in[p->nin - 1]->in[2];
 }
 
+static bool
+in_words(Module *m, Node *e)
+{
+	return is_intv(x_mod(m, e, x_idx(m, 4)), 0);
+}
+
+/* Do the words along the dimension begin at multiples of 4 in x's memory, and are the bytes past
+ * its end there? */
+static bool
+whole_words(Sched *s, Node *x, int dim, Node *fill)
+{
+	const Storage *st = storage_of(s, x), *root = st->of ? storage_of(s, st->of) : st;
+	Node *all = st->of ? dim_of(st->of, dim) : dim_of(x, dim);
+	int i;
+
+	if (st->block || !is_intv(st->stride[dim], 1) || (st->before[dim] && !is_intv(st->before[dim], 0)))
+		return false;
+	for (i = 0; i < rank_of(x); i++)
+		if (i != dim && !(is_intv(dim_of(x, i), 1) && !st->before[i]) && !in_words(s->m, st->stride[i]))
+			return false;
+	if (!in_words(s->m, st->count))
+		return false;
+	return in_words(s->m, dim_of(x, dim)) || ((!root->fill || root->fill == fill)
+		&& root->halo && all == dim_of(x, dim)
+		&& const_or(root->after[dim], 0) >= 4 - const_or(all, 0) % 4);
+}
+
+static void
+share_words(Sched *s, Node *w, Node *x, int dim, Node *fill)
+{
+	Storage *st = storage_of(s, x), *sw = storage_of(s, w);
+	int i;
+
+	if (x->code != O_TENSOR || sw->halo || sw->block || !whole_words(s, x, dim, fill))
+		return;
+	for (i = 0; i < rank_of(x); i++) {
+		sw->stride[i] = i == dim ? x_idx(s->m, 1) : x_fdiv(s->m, st->stride[i], x_idx(s->m, 4));
+		sw->before[i] = i == dim ? NULL : st->before[i];
+	}
+	sw->count = x_fdiv(s->m, st->count, x_idx(s->m, 4));
+	sw->of = st->of ? st->of : x;
+	if (!in_words(s->m, dim_of(x, dim)))
+		storage_of(s, sw->of)->fill = fill;
+}
+
+void
+halo_share(Sched *s, Node *p)
+{
+	Node *t = padded_by(s->m, p), *fill;
+	int dim;
+
+	if (t)
+		share_padded(s, p, t);
+	else if ((t = words_of(s->m, p, &dim, &fill)))
+		share_words(s, p, t, dim, fill);
+}
+
 void
 halo_check(Sched *s, Node *p)
 {
-	if (padded_by(s->m, p))
-		halo_share(s, p);
+	halo_share(s, p);
 	if (!storage_of(s, p)->of)
 		diag_error(s->m->diag, X_INVALID, p->loc,
-			"'part' needs a padding within the halo of what it pads, "
-			"in the same order and with the constant of its other parts");
+			"'part' needs a padding within the halo of what it pads, in the same order and with "
+			"the constant of its other parts, or whole words of bytes");
 }
 
 void

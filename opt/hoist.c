@@ -1,13 +1,13 @@
 /*
  * hoist: a reduction that does not depend on some axes of its tensor (a convolution whose weights
  * are all equal, say) is computed for each element along them again. It becomes a tensor of its
- * own, over the axes that it does depend on. Needs the tensor level; leaves reductions whose
- * elements are worth keeping computed once.
+ * own, over the axes that it does depend on. So does one of constants, which then folds. Needs the
+ * tensor level; leaves reductions whose elements are worth keeping computed once.
  */
 #include <stdlib.h>
 #include "sched.h"
 
-enum { MIN_REPEATS = 4 };
+enum { MIN_REPEATS = 4, MAX_DEPTH = 8 };
 
 typedef struct Hoist { Node *t; Map bound, guarded; } Hoist;
 
@@ -59,6 +59,22 @@ within(Hoist *h, Node *red)
 	return yes;
 }
 
+/* Does it read constants alone? */
+static bool
+reads_constants(Node *red)
+{
+	Node **list;
+	int i, n;
+	bool yes = true;
+
+	list = topo_scalar(red, &n);
+	for (i = 0; i < n && yes; i++)
+		yes = list[i]->code != O_SYM
+			&& (list[i]->code != O_READ || from_constants(list[i]->in[0], MAX_DEPTH));
+	free(list);
+	return yes;
+}
+
 /* The reduction as a read of a tensor over the axes that it depends on; NULL: as it is. */
 static Node *
 hoisted(Module *m, Node *red, void *ctx)
@@ -71,8 +87,10 @@ hoisted(Module *m, Node *red, void *ctx)
 
 	for (i = 0; i + 1 < t->nin; i++)
 		if (!contains(red, t->in[i]))
-			repeats = sat_mul(repeats, const_or(t->in[i]->in[0], 1));
-	if (repeats < MIN_REPEATS || map_get(&h->guarded, red) || within(h, red))
+			repeats = sat_mul(repeats, likely_extent(m, t->in[i]->in[0]));
+	if (map_get(&h->guarded, red) || within(h, red))
+		return NULL;
+	if (repeats < MIN_REPEATS && (red == t->in[t->nin - 1] || !reads_constants(red)))
 		return NULL;
 	for (i = 0; i + 1 < t->nin; i++)
 		if (contains(red, t->in[i])) {

@@ -297,6 +297,16 @@ wants_padding(Module *m, Node *p, const Use *u)
 	return !machine_gpu(m->machine) && pads_windows(m, p, u);
 }
 
+/* Does the user make words of p's bytes? They are free where p lies in memory. */
+static bool
+wants_bytes(Module *m, const Use *u)
+{
+	Node *fill;
+	int dim;
+
+	return words_of(m, u->user, &dim, &fill) != NULL;
+}
+
 /* Is the read that of such a padding? Nothing more is written into it: it stays free, or can be
  * free. */
 static bool
@@ -307,7 +317,8 @@ fills_padding(Inliner *f, const Use *u)
 	if (u->user->code != O_TENSOR || !u->guarded)
 		return false;
 	for (v = info_of(f, u->user)->uses; v; v = v->next)
-		if (pads_windows(f->m, u->user, v))
+		if (pads_windows(f->m, u->user, v)
+		 || (is_padding(f->m, u->user, NULL) && wants_bytes(f->m, v)))
 			return true;
 	return false;
 }
@@ -356,7 +367,7 @@ decide(Inliner *f, Node *old, Node *p)
 	for (u = x->uses; u; u = u->next)
 		once &= u->once && map_get(&f->home, u->user) == map_get(&f->home, old);
 	for (u = x->uses; u; u = u->next)
-		if (fills_padding(f, u) || wants_padding(f->m, p, u))
+		if (fills_padding(f, u) || wants_padding(f->m, p, u) || wants_bytes(f->m, u))
 			return false;
 	if (body->size > MAX_BODY && x->nuses > 1)
 		return false;

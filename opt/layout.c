@@ -6,7 +6,8 @@
  * (depthwise convolution, pooling) wants the axis that indexes operand and result alike and is not
  * summed over. Tensors that kernels of the other classes read and write element for element vote
  * together, and so do a tensor and its padding, which become one memory. Inputs, outputs and what
- * regions pass are row-major. A constant follows its reader.
+ * regions pass are row-major. A constant follows its reader. Words and their bytes vote together as
+ * well, for the dimension along which those are taken.
  *
  * pass_layout writes what it decides on tensors and constants: attribute `order` lists the
  * dimensions, the contiguous one last, and `block` cuts that one of a constant into blocks
@@ -50,16 +51,16 @@ vote(Layout *l, Node *t, int dim, double weight)
 	find(voter(l, t))->votes[dim] += weight;
 }
 
+/* Not with what is fixed: its neighbours need not suffer from that. */
 static void
 join(Layout *l, Node *a, Node *b)
 {
 	Voter *x = find(voter(l, a)), *y = find(voter(l, b));
 	int i;
 
-	if (x == y || rank_of(a) != rank_of(b))
+	if (x == y || rank_of(a) != rank_of(b) || x->fixed != y->fixed)
 		return;
 	y->up = x;
-	x->fixed |= y->fixed;
 	for (i = 0; i < MAX_RANK; i++)
 		x->votes[i] += y->votes[i];
 }
@@ -225,6 +226,19 @@ contiguous_dim(const Voter *root, const Node *t)
 	return best;
 }
 
+/* Words want the bytes of each side by side, so that they need no kernel. Is t some? */
+static bool
+words_votes(Layout *l, Node *t)
+{
+	Node *fill;
+	int dim;
+
+	if (l->s->gpu || !words_of(l->s->m, t, &dim, &fill))
+		return false;
+	vote(l, t, dim, 4 * elements(t));
+	return true;
+}
+
 /* Consecutive threads of a GPU's map want what they read to be consecutive too. */
 static void
 map_votes(Layout *l, Group *g)
@@ -264,8 +278,8 @@ join_equals(Layout *l, Node *t)
 			join(l, t, r->in[0]);
 	}
 	free(list);
-	if (!l->s->gpu && padded_by(l->s->m, t))
-		join(l, t, padded_by(l->s->m, t));
+	if (!l->s->gpu && viewed_by(l->s->m, t))
+		join(l, t, viewed_by(l->s->m, t));
 }
 
 static void
@@ -463,8 +477,8 @@ split_groups(Layout *l, Vec groups)
 }
 
 /*
- * What is padded is stored with the padding around it, so that no kernel copies it. Not on a GPU,
- * whose kernels guard their reads as they stage them.
+ * What is padded is stored with the padding around it, so that no kernel copies it, and in whole
+ * words what is read by those. Not on a GPU, whose kernels guard their reads as they stage them.
  */
 static void
 make_halos(Layout *l, Vec groups)
@@ -477,7 +491,7 @@ make_halos(Layout *l, Vec groups)
 		for (i = 0; i < groups.n; i++) {
 			g = groups.at[i];
 			p = g->members[0];
-			if (g->n > 1 || find(voter(l, p))->fixed || !(t = padded_by(l->s->m, p))
+			if (g->n > 1 || find(voter(l, p))->fixed || !(t = viewed_by(l->s->m, p))
 			 || find(voter(l, t))->fixed)
 				continue;
 			(k ? halo_share : halo_widen)(l->s, p);
@@ -502,7 +516,8 @@ choose_layouts(Sched *s, Vec groups)
 		}
 		if (g->n == 1) {
 			contraction_votes(&l, g);
-			window_votes(&l, g);
+			if (!words_votes(&l, g->members[0]))
+				window_votes(&l, g);
 		}
 	}
 	for (i = groups.n; s->gpu && i-- > 0;) {     /* readers before what they read */

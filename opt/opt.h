@@ -29,6 +29,8 @@ Node *rebuild_node(Module *, Node *, Node **in, Map *done);
 /* The tensor with what fn gives for the reductions in its definition; NULL keeps one. */
 typedef Node *Reducer(Module *, Node *reduction, void *);
 Node *replace_reductions(Module *, Node *tensor, Reducer *fn, void *);
+/* Does the tensor depend on nothing but constants, within so many steps? */
+bool from_constants(Node *tensor, int steps);
 const Type *map_type(Module *, const Type *, Map *done);   /* its dims with their nodes replaced */
 /* Gives each node that the map holds the attributes that it maps to; &no_attrs stands for none. */
 void annotate(Module *, Map *attrs);

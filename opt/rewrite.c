@@ -261,3 +261,21 @@ replace_reductions(Module *m, Node *t, Reducer *fn, void *ctx)
 	map_free(&map);
 	return r;
 }
+
+bool
+from_constants(Node *t, int steps)
+{
+	Node **list;
+	int i, n;
+	bool ok = t->code == O_TENSOR && steps > 0;
+
+	if (definition(t)->code == O_CONST)
+		return true;
+	if (!ok)
+		return false;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->code != O_READ || from_constants(list[i]->in[0], steps - 1);
+	free(list);
+	return ok;
+}

@@ -133,8 +133,10 @@ Node *accumulate(KB *, Comb, Node *acc, Node *v);   /* acc comb v, of the accumu
 /* ---- halo.c ---------------------------------------------------------------------------------- */
 
 Node *padded_by(Module *, const Node *p);   /* what the padding p pads; NULL: it is none */
-void halo_widen(Sched *, Node *p);   /* what p pads gets the halo for it, where that can be */
-void halo_share(Sched *, Node *p);   /* p becomes a part of what it pads, if the halo holds it */
+/* What the padding p pads, or whose bytes are its words; NULL: neither. */
+Node *viewed_by(Module *, const Node *p);
+void halo_widen(Sched *, Node *p);   /* what p views gets the halo for it, where that can be */
+void halo_share(Sched *, Node *p);   /* p becomes a part of what it views, if the halo holds it */
 void halo_check(Sched *, Node *p);                        /* the same, as p's attribute demands */
 void stated_halo(Sched *, Storage *);                     /* as attributes say */
 /* The number of the unit, of n, that the statements of `in` work for, and the loop over them and
@@ -235,6 +237,9 @@ Kernel *contract_gpu(Sched *, Group *);   /* NULL if the group is not a contract
 /* ---- dot4.c ---------------------------------------------------------------------------------- */
 
 Node *byte_read(Node *e);                                 /* the read in i32(byte), or NULL */
+/* What t has the words of: its elements are four bytes along a dimension, past the end `fill`;
+ * NULL if it is none such. */
+Node *words_of(Module *, const Node *t, int *dim, Node **fill);
 /* has the sum of two bytes' products such an axis? */
 bool sums_in_fours(Module *, Node *reduce, Node *const *reads);
 /* e's sum over the reduction's axes, made anew */
