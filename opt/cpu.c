@@ -571,6 +571,8 @@ schedule_cpu(Sched *s, Group *g)
 {
 	Kernel *k;
 
+	if (g->attends)
+		return attention_cpu(s, g);
 	if (g->n > 1)
 		return schedule_rows(s, g);
 	if ((k = contract_cpu(s, g)) || (k = order_cpu(s, g)))

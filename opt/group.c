@@ -22,6 +22,7 @@ typedef struct Grouper {
 	Node **list; int n;
 	Map group;             /* tensor -> Group */
 	Map outside;           /* tensor -> used by something that is no tensor */
+	Map readers;           /* tensor -> Vec of the tensors and scatters that read it */
 	Map owner;             /* symbol -> the loop or if that decides it */
 	Vec groups;
 } Grouper;
@@ -267,7 +268,7 @@ place(Grouper *q, Node *t)
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
 			continue;
-		if (g->members[0]->code != O_TENSOR || stands_alone(q->s, g->members[0]))
+		if (g->members[0]->code != O_TENSOR || g->attends || stands_alone(q->s, g->members[0]))
 			continue;
 		if (fits(q, g, t, &k) && k > bestk && !around(q, g, t)) {
 			best = g;
@@ -280,6 +281,75 @@ place(Grouper *q, Node *t)
 		return;
 	}
 	add_member(q, best, t, bestk);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+static bool
+among(const Attention *a, const Node *t)
+{
+	int i;
+
+	for (i = 0; i < a->n; i++)
+		if (a->members[i] == t)
+			return true;
+	return false;
+}
+
+/* Does anything beside the attention read its member t? */
+static bool
+leaves(Grouper *q, const Attention *a, const Node *t)
+{
+	const Vec *readers = map_get(&q->readers, t);
+	int i;
+
+	if (map_get(&q->outside, t))
+		return true;
+	for (i = 0; readers && i < readers->n; i++)
+		if (!among(a, readers->at[i]))
+			return true;
+	return false;
+}
+
+/*
+ * All of an attention into one kernel, if nothing else needs what stands between scores and result
+ * (the scores are kept where something does).
+ */
+static void
+place_attention(Grouper *q, Node *out)
+{
+	Attention a;
+	Group *g;
+	int i;
+
+	if (!attention_of(q->s, out, &a))
+		return;
+	for (i = 0; i < a.n; i++)
+		if (map_get(&q->group, a.members[i]) || attr_find(a.members[i]->attrs, "kernel")
+		 || map_get(&q->s->home, a.members[i]) != map_get(&q->s->home, out)
+		 || (a.members[i] != out && a.members[i] != a.score && leaves(q, &a, a.members[i])))
+			return;
+	g = new_group(q, a.members[0]);
+	for (i = 1; i < a.n; i++)
+		add_member(q, g, a.members[i], a.nouter);
+	g->attends = true;
+	ledger_add(q->s->m, "online_softmax", "real", 4 * ulp_of(dtype_of(out)), g->loc);
+}
+
+/* Are the members all that belongs to the last one's attention? */
+static bool
+attends(Sched *s, const Group *g)
+{
+	Attention a;
+	int i;
+
+	if (!attention_of(s, g->members[g->n - 1], &a) || a.n != g->n || a.nouter != g->nouter)
+		return false;
+	for (i = 0; i < g->n; i++)
+		if (!among(&a, g->members[i]) || (g->members[i] != a.score && g->members[i] != a.out
+		 && !g->local[i]))
+			return false;
+	return true;
 }
 
 /* ---- what the attributes say ----------------------------------------------------------------- */
@@ -350,6 +420,16 @@ note_outside(Grouper *q, const Node *t, Node *user)
 		map_put(&q->outside, t, user);
 }
 
+static void
+note_reader(Grouper *q, const Node *t, Node *user)
+{
+	Vec *v = map_get(&q->readers, t);
+
+	if (!v)
+		map_put(&q->readers, t, v = NEW(q->s->m, Vec));
+	vec_push(q->s->m, v, user);
+}
+
 /* What a tensor's scalars read from other kernels, or where not the element at its own axes is
  * meant. */
 static void
@@ -363,18 +443,36 @@ note_reads(Grouper *q, Node *t)
 		if (!t->in[k] || t->in[k]->type->kind != T_SCALAR)
 			continue;
 		list = topo_scalar(t->in[k], &n);
-		for (i = 0; i < n; i++)
-			if (list[i]->code == O_READ
-			 && (map_get(&q->group, list[i]->in[0]) != g || k + 1 < t->nin))
+		for (i = 0; i < n; i++) {
+			if (list[i]->code != O_READ)
+				continue;
+			note_reader(q, list[i]->in[0], t);
+			if (map_get(&q->group, list[i]->in[0]) != g || k + 1 < t->nin)
 				note_outside(q, list[i]->in[0], t);
+		}
 		free(list);
 	}
 }
 
-/* Fills `outside`. */
+/* The host reads the tensors that the expression reads. */
+static void
+read_by_host(Grouper *q, Node *expr)
+{
+	Node **e;
+	int i, n;
+
+	e = topo_scalar(expr, &n);
+	for (i = 0; i < n; i++)
+		if (e[i]->code == O_READ)
+			map_put(&q->outside, e[i]->in[0], e[i]);
+	free(e);
+}
+
+/* Fills `outside` and `readers`. */
 static void
 find_users(Grouper *q)
 {
+	const Module *m = q->s->m;
 	Node *n;
 	int i, k, j;
 
@@ -391,6 +489,13 @@ find_users(Grouper *q)
 		if (n->code == O_TENSOR || n->code == O_SCATTER)
 			note_reads(q, n);
 	}
+	for (i = 0; i < m->main->nresults; i++)
+		map_put(&q->outside, m->main->results[i], m->main->results[i]);
+	for (i = 0; i < q->n; i++)
+		if (q->list[i]->code == O_SYM && q->list[i]->def)
+			read_by_host(q, q->list[i]->def);
+	for (i = 0; i < m->requires.n; i++)
+		read_by_host(q, ((Require *)m->requires.at[i])->cond);
 }
 
 /* Is t computed by another group, which does not stand in the order yet? */
@@ -475,21 +580,8 @@ close_grouper(Grouper *q)
 	free(q->list);
 	map_free(&q->group);
 	map_free(&q->outside);
+	map_free(&q->readers);
 	map_free(&q->owner);
-}
-
-/* The host reads the tensors that the expression reads. */
-static void
-read_by_host(Grouper *q, Node *expr)
-{
-	Node **e;
-	int i, n;
-
-	e = topo_scalar(expr, &n);
-	for (i = 0; i < n; i++)
-		if (e[i]->code == O_READ)
-			map_put(&q->outside, e[i]->in[0], e[i]);
-	free(e);
 }
 
 static bool
@@ -508,27 +600,18 @@ groups_of(Sched *s)
 	for (i = 0; i < q.n; i++)
 		if (is_computed(q.list[i]))
 			join_stated(&q, q.list[i]);
-	for (i = 0; i < q.groups.n; i++) {
-		g = q.groups.at[i];
-		if (g->n > 1 && !consistent(g))
-			diag_error(s->m->diag, X_INVALID, g->loc,
-				"kernel %lld: its members do not share %d outer axes",
-				(long long)stated(g->members[0], "kernel", -1), g->nouter);
-	}
 	find_users(&q);
-	for (i = 0; i < s->m->main->nresults; i++)
-		map_put(&q.outside, s->m->main->results[i], s->m->main->results[i]);
-	for (i = 0; i < q.n; i++)
-		if (q.list[i]->code == O_SYM && q.list[i]->def)
-			read_by_host(&q, q.list[i]->def);
-	for (i = 0; i < s->m->requires.n; i++)
-		read_by_host(&q, ((Require *)s->m->requires.at[i])->cond);
-	sort_groups(&q);
 	for (i = 0; i < q.groups.n; i++) {
 		g = q.groups.at[i];
 		for (k = 0; k < g->n; k++)
 			g->local[k] = !map_get(&q.outside, g->members[k]);
+		g->attends = g->n > 1 && attends(s, g);
+		if (g->n > 1 && !g->attends && !consistent(g))
+			diag_error(s->m->diag, X_INVALID, g->loc,
+				"kernel %lld: its members do not share %d outer axes",
+				(long long)stated(g->members[0], "kernel", -1), g->nouter);
 	}
+	sort_groups(&q);
 	close_grouper(&q);
 	return q.groups;
 }
@@ -555,7 +638,12 @@ pass_group(Module *m)
 	int i, k;
 
 	home_regions(m, &s.home);
+	find_users(&q);
+	for (i = 0; i < q.n; i++)
+		place_attention(&q, q.list[i]);
 	for (i = 0; i < q.n; i++) {
+		if (map_get(&q.group, q.list[i]))
+			continue;
 		number = is_computed(q.list[i]) && stated(q.list[i], "kernel", -1) >= number
 			? stated(q.list[i], "kernel", -1) + 1 : number;
 		if (is_computed(q.list[i]) && attr_find(q.list[i]->attrs, "kernel"))

@@ -166,6 +166,35 @@ contraction_votes(Layout *l, Group *g)
 		vote(l, c.b->in[0], d, flops);
 }
 
+/*
+ * Keys pass through panels, so they lie as they come; queries and keys want what is summed over to
+ * be contiguous, values and result the columns.
+ */
+static void
+attention_votes(Layout *l, Group *g)
+{
+	Attention a;
+	double flops;
+	int i, d;
+
+	if (!attention_of(l->s, g->members[g->n - 1], &a))
+		return;
+	flops = elements(a.out) * (double)const_or(a.key->in[0], 64);
+	for (i = a.qk.nred; i-- > 0;)
+		if ((d = plain_dim(a.qk.a, a.qk.red[i])) >= 0) {
+			vote(l, a.qk.a->in[0], d, flops);
+			break;
+		}
+	for (i = a.qk.nred; i-- > 0;)
+		if ((d = plain_dim(a.qk.b, a.qk.red[i])) >= 0) {
+			vote(l, a.qk.b->in[0], d, flops);
+			break;
+		}
+	if ((d = plain_dim(a.pv.b, a.pv.n)) >= 0)
+		vote(l, a.pv.b->in[0], d, flops);
+	vote(l, a.out, tensor_dim(a.out, a.pv.n), flops);
+}
+
 static bool
 is_windowed(const Node *read)
 {
@@ -460,7 +489,7 @@ split_groups(Layout *l, Vec groups)
 
 	for (i = 0; i < groups.n; i++) {
 		g = groups.at[i];
-		if (g->n == 1 || l->s->gpu || rows_lie_apart(l, g)) {
+		if (g->n == 1 || l->s->gpu || g->attends || rows_lie_apart(l, g)) {
 			vec_push(m, &out, g);
 			continue;
 		}
@@ -514,6 +543,8 @@ choose_layouts(Sched *s, Vec groups)
 			voter(&l, g->members[k]);
 			join_equals(&l, g->members[k]);
 		}
+		if (g->attends)
+			attention_votes(&l, g);
 		if (g->n == 1) {
 			contraction_votes(&l, g);
 			if (!words_votes(&l, g->members[0]))

@@ -103,6 +103,10 @@ void home_regions(Module *, Map *home);      /* node -> the Region that computes
  */
 bool is_padding(Module *, const Node *t, Node **shift);
 
+/* ---- simplify.c ---------------------------------------------------------------------------- */
+
+double ulp_of(DType);   /* the unit in the last place of 1 */
+
 /* ---- inline.c ------------------------------------------------------------------------------ */
 
 /* of one evaluation, in simple operations, loops counted once */

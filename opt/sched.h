@@ -34,6 +34,7 @@ typedef struct Group {
 	int n, nouter;
 	Node **members;
 	bool *local;           /* per member: not used outside the group */
+	bool attends;          /* of attend.c's form, the last member its result */
 	Region *home;
 	const Loc *loc;
 } Group;
@@ -209,6 +210,30 @@ typedef struct Tile {
 
 /* The tile's columns from n0 on for rows number mt * mr and on, of `extent` rows. */
 void tile_rows(Tile *, Region *, Node *mt, Node *extent);
+
+/* ---- attend.c -------------------------------------------------------------------------------- */
+
+enum { MAX_ATTENTION = 16, MAX_COLUMNS = 512 };
+
+/* What attend.c finds, over the axes of the result and the key. */
+typedef struct Attention {
+	Node *out, *score;
+	Node *reduce, *key;    /* of out: the sum of weighted values, its axis */
+	int nouter;            /* dimensions of score but the keys */
+	Node *outer[MAX_RANK]; /* out's axis for each of them; NULL: it has one element */
+	int row;               /* that of them along which rows share keys and values */
+	Node *x;               /* what the softmax is of, reading score */
+	Node *exp, *weight;    /* exp(x - max), and what is summed in terms of it */
+	Node *max, *sum;       /* the row's, reads; sum NULL: none divides by it */
+	Contraction qk, pv;    /* lanes along the keys, along out's columns */
+	int n; Node *members[MAX_ATTENTION];   /* score first, out last */
+} Attention;
+
+bool attention_of(Sched *, Node *out, Attention *);
+/* What the reduction is, when total is the sum of exp * value, sum that of exp and max the row's
+ * maximum, all of the reduction's type. */
+Node *attention_scaled(Module *, const Attention *, Node *total, Node *sum, Node *max);
+Kernel *attention_cpu(Sched *, Group *);
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 

@@ -77,7 +77,7 @@ forwarded(Node *n)
 	return NULL;
 }
 
-static double
+double
 ulp_of(DType t)
 {
 	return t == DT_F64 ? DBL_EPSILON : t == DT_F16 ? 0x1p-10 : t == DT_BF16 ? 0x1p-7
