@@ -17,6 +17,7 @@ all:
 ifdef ASAN
 B := build/asan
 SAN := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS ?= -O1 -g
 else
 B := build
 SAN :=

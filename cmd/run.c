@@ -80,17 +80,23 @@ arguments_free(Argv *a)
 
 /* ---- artefacts ----------------------------------------------------------------------------- */
 
-static int
-start_program(const char *path, Argv *a)
+/* The path with a folder, so that nothing searches for it; the caller frees it. */
+static char *
+in_folder(const char *path)
 {
-	char *name = strchr(path, '/') ? strdup(path) : malloc(strlen(path) + 3);
+	char *name = malloc(strlen(path) + 3);
 
 	if (!name)
 		abort();
-	if (!strchr(path, '/'))
-		sprintf(name, "./%s", path);
+	sprintf(name, "%s%s", strchr(path, '/') ? "" : "./", path);
+	return name;
+}
+
+static int
+start_program(const char *path, Argv *a)
+{
 	fflush(NULL);
-	execv(name, a->at);
+	execv(path, a->at);
 	if (errno == ENOEXEC || errno == ENOENT)     /* or its interpreter is missing */
 		return complain(X_TOOL, "cannot start %s: it is for another machine: use an emulator",
 			path);
@@ -100,24 +106,21 @@ start_program(const char *path, Argv *a)
 static int
 open_library(const char *path, const TccModel **model)
 {
-	char *name = strchr(path, '/') ? strdup(path) : malloc(strlen(path) + 3), symbol[512];
+	char symbol[512];
 	void *lib;
 
-	if (!name)
-		abort();
-	if (!strchr(path, '/'))
-		sprintf(name, "./%s", path);
 	if (!artefact_symbol(path, symbol, sizeof symbol))
 		return complain(X_INVALID, "%s: neither a program nor a library made by tcc-ml", path);
-	lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	*model = lib ? dlsym(lib, symbol) : NULL;
 	return *model ? X_OK : complain(X_TOOL, "cannot load %s: %s", path, dlerror());
 }
 
 static int
-run_artefact(const Options *o, const char *path, const char *mode)
+run_artefact(const Options *o, const char *file, const char *mode)
 {
-	Argv a = arguments(o, path, mode);
+	Argv a = arguments(o, file, mode);
+	char *path = in_folder(file);
 	const TccModel *model;
 	int code;
 
@@ -127,6 +130,7 @@ run_artefact(const Options *o, const char *path, const char *mode)
 		code = start_program(path, &a);
 	else if ((code = open_library(path, &model)) == X_OK)
 		code = tcc_program(model, NULL, a.n, a.at);
+	free(path);
 	arguments_free(&a);
 	return code;
 }

@@ -7,4 +7,4 @@ rm -rf "$out.c"
 "$tcc" compile --target c --emit src -o "$out.c" "$out/long_end_of_tile/model.onnx" || exit 1
 grep -q 'done1\[' "$out.c/kernels.c" || { echo "the end of the tile is written out"; exit 1; }
 "$tcc" verify --target c --rtol 1e-5 --atol 1e-5 "$out/long_end_of_tile" || exit 1
-exec "$tcc" verify -j "${TCC_JOBS:-2}" --rtol 1e-5 --atol 1e-5 "$out"/*
+verify_cases --rtol 1e-5 --atol 1e-5

@@ -4,4 +4,3 @@ set -u
 . tests/cases
 write_cases versions tests/frontend/versions.py
 verify_cases --rtol 1e-4 --atol 1e-5
-echo "$(count PASS) passed, $(count 'FAIL|ERROR') failed, $(count 'UNSUPPORTED|SKIP') skipped"

@@ -1,6 +1,6 @@
 """Random ONNX graphs as cases in the form of the backend tests, with onnxruntime's results.
 
-usage: graphs.py OUT FIRST COUNT: OUT/g<seed> for each seed. A seed gives the same case every time.
+usage: graphs.py FIRST COUNT OUT: OUT/g<seed> for each seed. A seed gives the same case every time.
 
 What single operators cannot show, and real models do: chains of views, broadcasts, reductions, products
 and selections whose kernels meet. Dimensions are symbolic half of the time, and then a second data set
@@ -677,7 +677,7 @@ def write(path, g, m):
         f.write('{"rtol": 0.001, "atol": 0.0005}')
 
 
-def main(out, first, count):
+def main(first, count, out):
     for seed in range(int(first), int(first) + int(count)):
         g = build(seed)
         m = model(g)
