@@ -179,7 +179,7 @@ set_machines(Compilation *c, const char *target)
 	if (c->o->host && m->machine && !machine_gpu(m->machine))
 		diag_warn(&c->diag, NULL, "--host is for GPU targets; the host of %s is itself",
 			m->machine->name);
-	return m->machine && m->host;
+	return m->machine && m->host && (c->level != LEVEL_LOOP || module_verify_text(m, c->level));
 }
 
 /* Later runs of the passes on the same text keep what it says. */

@@ -190,7 +190,7 @@ check_pass(Compilation *c, const char *pass)
 	for (i = 0; i < n && !code && !c->diag.errors; i++)
 		if (!values_equal(&got[i], &c->reference->out[i], &tol, why, sizeof why))
 			diag_error(&c->diag, X_BUG, NULL, "pass '%s' changes output '%s': %s", pass,
-				c->m->out_names[i], why);
+				output_name(c->m, i), why);
 	for (i = 0; got && i < n; i++)
 		tcc_value_free(&got[i]);
 	free(got);

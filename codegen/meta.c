@@ -285,8 +285,7 @@ ports(Lay *l)
 			plan && plan->in_buf ? plan->in_buf[i] : -1,
 			plan && plan->in_default ? plan->in_default[i] : NULL);
 	for (i = 0; i < r->nresults; i++)
-		port(l, &l->outputs, r->results[i]->type, l->m->out_names ? l->m->out_names[i] : r->results[i]->name,
-			-1, NULL);
+		port(l, &l->outputs, r->results[i]->type, output_name(l->m, i), -1, NULL);
 }
 
 /* Its name if that begins with its number, as schedules name kernels; else with the number before it. */

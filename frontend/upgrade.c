@@ -498,7 +498,7 @@ static Node *one_way(Form *f, const Node *scales, bool shrink, bool *any)
  * grows and the one after where it shrinks. */
 static bool resize_10(Form *f)
 {
-	Node *scales = input(f, 1), *down, *up, *x = input(f, 0);
+	Node *scales = input(f, 1), *down = NULL, *up = NULL, *x = input(f, 0);
 	const OnnxAttr *mode = attr(f, "mode");
 	bool shrinks = false, grows = false;
 

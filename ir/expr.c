@@ -297,7 +297,7 @@ static void
 poly_add_term(Poly *p, const Term *t, int64_t scale)
 {
 	int64_t c = sat_mul(t->c, scale);
-	int lo, k;
+	int lo, k = -1;
 
 	if (c == 0)
 		return;

@@ -273,6 +273,7 @@ struct Module {
 };
 Module *module_new(Diag *);
 void module_free(Module *);
+const char *output_name(const Module *, int output);     /* or output_0 ..., as its file is called */
 const char *intern(Module *, const char *);              /* equal strings, one pointer */
 void require(Module *, Node *cond, const Loc *, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
@@ -450,6 +451,7 @@ void module_print(Module *, Level, FILE *);
 char *expr_print(Module *, Node *scalar);                /* infix, in the arena */
 Module *module_parse(const char *text, const char *file, Diag *, Level *);    /* NULL after errors */
 bool module_verify(Module *, Level);                     /* false: a bug of ours, reported */
+bool module_verify_text(Module *, Level);                /* false: an error of the text, reported */
 /* Do the operands fit the scalar operation? If not, why. */
 bool scalar_fits(OpCode, int nin, Node *const *in, DType result, char *why, size_t size);
 /* Evaluates the module's main region: inputs and outputs as constants. wide: all floats in double. */

@@ -56,6 +56,14 @@ module_free(Module *m)
 	arena_free(m->arena);
 }
 
+const char *
+output_name(const Module *m, int output)
+{
+	const char *name = m->out_names ? m->out_names[output] : NULL;
+
+	return name ? name : arena_printf(m->arena, "output_%d", output);
+}
+
 /* ---- hash tables ---------------------------------------------------------------------------- */
 
 static uint32_t

@@ -184,9 +184,11 @@ static void check_core(P *p, const Node *t)
 			t->in[0]->type->dtype != DT_BOOL || t->type->kind != T_TUPLE))
 		ps_bad(p, "if takes a bool and gives a tuple");
 	if (t->op->code == O_LOOP && (t->nin < 2 || t->type->kind != T_TUPLE || t->n < 0 ||
-			t->nin != t->n + 2 || t->type->rank < t->n ||
-			t->regions[0]->nparams < t->n + 1 || t->regions[0]->nresults < t->n + 1))
+			t->nin != t->n + 2 || t->type->rank < t->n))
 		ps_bad(p, "loop<n> takes a trip count, a condition and n values, and gives a tuple");
+	if (t->op->code == O_LOOP && (t->regions[0]->nparams != t->n + 1 ||
+			t->regions[0]->nresults != t->type->rank + 1))
+		ps_bad(p, "a loop's body takes the trip and the values, and gives the condition and the results");
 	for (int k = 0; t->op->code == O_IF && k < 2; k++)
 		if (t->regions[k]->nresults != t->type->rank || t->regions[k]->nparams)
 			ps_bad(p, "a branch gives %d results", t->type->rank);
@@ -242,9 +244,11 @@ static Node *general_line(P *p)
 		if (in.at[i] && (in.at[i]->type->kind == T_SCALAR || in.at[i]->type->kind == T_BUFFER))
 			ps_bad(p, "operand %d is not a tensor", i + 1);
 	t.attrs = ps_attributes(p, op);
-	ps_want(p, ":");
 	bool core = op == core_line(name);
-	t.type = ps_type(p, !core);
+	if (core || ps_is(p, ":")) {
+		ps_want(p, ":");
+		t.type = ps_type(p, !core);
+	}
 	t.nregions = regions(p, &rs);
 	t.regions = rs;
 	t.loc = ps_location(p);
@@ -261,7 +265,7 @@ static Node *general_line(P *p)
 	Node *n = graph_op(p->m, op, in.n, in.at, t.attrs, nout, t.nregions, rs, t.loc);
 	if (!n)
 		ps_bad(p, "%s cannot be built", name);
-	if (!ps_agree(p, t.type, n->type))
+	if (t.type && !ps_agree(p, t.type, n->type))
 		ps_bad(p, "%s has another type than is stated", name);
 	return n;
 }
@@ -577,6 +581,16 @@ void ps_inputs(P *p)
 	resolve_dims(p);
 }
 
+/* ["name" =], or NULL */
+const char *ps_output_name(P *p)
+{
+	if (p->tok != T_STR)
+		return NULL;
+	const char *name = ps_string(p);
+	ps_want(p, "=");
+	return name;
+}
+
 void ps_output(P *p, const char ***names, int *cap, Node *n, const char *name)
 {
 	Region *r = p->m->main;
@@ -599,11 +613,7 @@ static void main_region(P *p)
 	lines(p, p->m->main);
 	ps_want(p, "return");
 	while (!ps_is(p, "}")) {
-		const char *name = NULL;
-		if (p->tok == T_STR) {
-			name = ps_string(p);
-			ps_want(p, "=");
-		}
+		const char *name = ps_output_name(p);
 		Node *n = ps_value(p);
 		if (n->type->kind == T_SCALAR)
 			ps_bad(p, "an output is a tensor");
@@ -646,7 +656,7 @@ Module *module_parse(const char *text, const char *file, Diag *diag, Level *leve
 	free(p->locals);
 	free(p->dims);
 	free(p);
-	if (diag->errors == errors)
+	if (diag->errors == errors && module_verify_text(m, *level))
 		return m;
 	module_free(m);
 	return NULL;

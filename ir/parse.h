@@ -89,6 +89,7 @@ Node *ps_declare(P *p, const char *name, int64_t lo, int64_t hi);
 void ps_bounds(P *p, int64_t *lo, int64_t *hi);
 const char *ps_symbol_name(P *p);
 void ps_inputs(P *p);
+const char *ps_output_name(P *);
 void ps_output(P *p, const char ***names, int *cap, Node *n, const char *name);
 
 /* ---- parse_loop.c ---------------------------------------------------------------------------- */

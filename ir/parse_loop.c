@@ -376,11 +376,7 @@ void ps_loops(P *p)
 	int cap = 0;
 	ps_inputs(p);
 	while (p->m->main->nresults ? ps_eat(p, ",") : ps_eat(p, "->")) {
-		const char *name = NULL;
-		if (p->tok == T_STR) {
-			name = ps_string(p);
-			ps_want(p, "=");
-		}
+		const char *name = ps_output_name(p);
 		/* stands for the output: only its type matters here */
 		ps_output(p, &names, &cap, t_param(p->m, name ? name : "out", ps_type(p, true), -1), name);
 	}

@@ -1,6 +1,6 @@
 /*
- * The verifier: what each level may hold (ir/README.md). What it finds is a bug of ours, since
- * text and models are checked where they are read; it runs after every pass.
+ * The verifier: what each level may hold (ir/README.md). It runs after every pass, where what it finds
+ * is a bug of ours, and over text that was read, whose author's error it is.
  *
  * all levels      operations have operands of fitting types; axes and carried values are used
  *                 within what binds them only
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "ir/ir.h"
+#include "ir/machine.h"
 
 typedef struct V {
 	Module *m;
@@ -22,7 +23,7 @@ typedef struct V {
 	int found;
 	Map scope;             /* loop level: axes, buffers, lets, calls that are visible */
 	Map syms;              /* loop level: the kernel's symbols */
-	bool kernel, in_while;
+	bool kernel, in_while, text;
 	const Loc *loc;
 	const char *where;
 } V;
@@ -37,8 +38,9 @@ static void __attribute__((format(printf, 2, 3))) bug(V *v, const char *fmt, ...
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	diag_error(v->m->diag, X_BUG, v->loc, "internal error (%s level%s%s): %s; please report this",
-		levels[v->level], v->where ? ", " : "", v->where ? v->where : "", text);
+	diag_error(v->m->diag, v->text ? X_INVALID : X_BUG, v->loc, "%s%s level%s%s%s: %s%s",
+		v->text ? "" : "internal error (", levels[v->level], v->where ? ", " : "",
+		v->where ? v->where : "", v->text ? "" : ")", text, v->text ? "" : "; please report this");
 }
 
 /* ---- scalar operations --------------------------------------------------------------------- */
@@ -514,6 +516,8 @@ static void check_buffer(V *v, const Node *b)
 static void check_for(V *v, Node *n, Vec *shown)
 {
 	Node *a = n->nin == 1 ? n->in[0] : NULL;
+	const Machine *machine = v->m->machine;
+	bool gpu = machine && machine_gpu(machine);
 	int64_t x;
 	if (!a || a->code != O_AXIS || n->nregions != 1) {
 		bug(v, "a for without axis or body");
@@ -524,6 +528,8 @@ static void check_for(V *v, Node *n, Vec *shown)
 		bug(v, "the extent of a %s loop is no constant", for_names[n->n]);
 	if (map_get(&v->scope, a))
 		bug(v, "an axis is bound twice");
+	if (v->kernel && machine && (gpu ? n->n == F_PARALLEL : n->n >= F_GRID_X))
+		bug(v, "a %s loop in a kernel for %s", for_names[n->n], machine->name);
 	int before = shown->n;
 	show(v, shown, a);
 	check_statements(v, n->regions[0]);
@@ -624,12 +630,23 @@ static void verify_loops(V *v)
 	map_free(&v->scope);
 }
 
+static bool verify(V *v)
+{
+	if (v->level == LEVEL_LOOP)
+		verify_loops(v);
+	else
+		verify_tensors(v);
+	return v->found == 0;
+}
+
 bool module_verify(Module *m, Level level)
 {
 	V v = { .m = m, .level = level };
-	if (level == LEVEL_LOOP)
-		verify_loops(&v);
-	else
-		verify_tensors(&v);
-	return v.found == 0;
+	return verify(&v);
+}
+
+bool module_verify_text(Module *m, Level level)
+{
+	V v = { .m = m, .level = level, .text = true };
+	return verify(&v);
 }

@@ -161,8 +161,7 @@ result_buffer(Planner *p, Region *out, Node *t)
 	if (st->id >= 0)
 		return;
 	if (o >= 0 && p->scope->home == p->m->main) {
-		st->id = new_buf(p, BUF_OUTPUT, storage_type(dtype_of(t)),
-			p->m->out_names ? p->m->out_names[o] : NULL);
+		st->id = new_buf(p, BUF_OUTPUT, storage_type(dtype_of(t)), output_name(p->m, o));
 		b = buf_at(p, st->id);
 		b->index = o;
 		if (is_int(bytes, &v))

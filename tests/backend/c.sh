@@ -1,1 +1,1 @@
-exec sh tests/backend/run c
+exec sh tests/backend/run c "${MODE:-listed}"

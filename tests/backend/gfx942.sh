@@ -1,1 +1,1 @@
-exec sh tests/backend/run gfx942
+exec sh tests/backend/run gfx942 "${MODE:-listed}"

@@ -1,1 +1,1 @@
-exec sh tests/backend/run native "${MODE-all}"
+exec sh tests/backend/run native "${MODE:-all}"

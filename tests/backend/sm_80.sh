@@ -1,1 +1,1 @@
-exec sh tests/backend/run sm_80
+exec sh tests/backend/run sm_80 "${MODE:-listed}"

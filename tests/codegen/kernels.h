@@ -199,7 +199,7 @@ static inline Kernel *k_matmul_cpu(Module *m)
 /* The same on a GPU: blocks of 64 x 64 by 256 threads of 4 x 4, steps of 16 in shared memory. */
 static inline Kernel *k_matmul_gpu(Module *m, bool planted_race)
 {
-	Node *size = kidx(m, MM * MM), *bx, *by, *t, *i, *j, *kk, *k2, *v, *idx[2];
+	Node *size = kidx(m, MM * MM), *bx = NULL, *by = NULL, *t, *i, *j, *kk, *k2, *v, *idx[2];
 	Node *b[3] = { buf(m, "a", DT_F32, size), buf(m, "b", DT_F32, size), buf(m, "c", DT_F32, size) };
 	Kernel *k = kernel(m, planted_race ? "matmul_race" : "matmul", 3, b, 1, 0, NULL);
 	Region *out, *th = gpu_frame(m, k, kidx(m, MM / 64), kidx(m, MM / 64), 256, &bx, &by, &t, &out);
