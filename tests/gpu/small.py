@@ -50,6 +50,15 @@ def scatter_order():
                     "u": (normal(300, 20), ["n", 20])}, {})
 
 
+@case
+def scatter_turns():
+    """One column: updates of a chunk that meet take turns, last of all wins or all are summed in order."""
+    nodes = [h.make_node("ScatterND", ["x", "i", "u"], ["a"]),
+             h.make_node("ScatterND", ["a", "i", "u"], ["y"], reduction="add")]
+    return (nodes, {"x": (normal(9, 7), [9, 7]), "i": (rng.integers(-7, 7, (600, 2)), ["n", 2]),
+                    "u": (normal(600), ["n"])}, {})
+
+
 def build(nodes, inputs, constants):
     ports = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), dims)
              for n, (a, dims) in inputs.items()]
