@@ -11,19 +11,24 @@
  * sorted. */
 enum { COUNTED = 512, MAX_PASSES = 32, SORT_COST = 400 };
 
-/* What a tensor's body counts: element p of its axis stands before element q. */
-typedef struct Order { Node *p, *q, *before; int axis; } Order;
-
-/* Do a and b compare to `before` in one of the two directions? */
+/* Do a and b, of elements p and q, compare to what is counted, in one of the two directions? */
 static bool
-is_order(Module *m, const Node *before, Node *a, Node *b, Node *p, Node *q)
+is_order(Module *m, Sorting *o, Node *a, Node *b)
 {
-	return before == x_before(m, a, b, p, q, false) || before == x_before(m, a, b, p, q, true);
+	int k;
+
+	for (k = 0; k < 2; k++)
+		if (o->before == x_before(m, a, b, o->p, o->q, k)) {
+			o->key = a;
+			o->descending = k;
+			return true;
+		}
+	return false;
 }
 
 /* The keys: what an equality within the condition compares. */
 static bool
-orders(Module *m, Order *o)
+orders(Module *m, Sorting *o)
 {
 	Node **list, *a, *b;
 	int i, k, n;
@@ -34,15 +39,14 @@ orders(Module *m, Order *o)
 		for (k = 0; k < 2 && list[i]->code == O_EQ && !ok; k++) {
 			a = list[i]->in[k], b = list[i]->in[1 - k];
 			ok = contains(a, o->p) && !contains(a, o->q)
-				&& b == subst1(m, a, o->p, o->q)
-				&& is_order(m, o->before, a, b, o->p, o->q);
+				&& b == subst1(m, a, o->p, o->q) && is_order(m, o, a, b);
 		}
 	free(list);
 	return ok;
 }
 
-static bool
-order_of(Module *m, Node *t, Order *o)
+bool
+sorting_of(Module *m, Node *t, Sorting *o)
 {
 	Node *red = t->in[t->nin - 1], *sel;
 	int i;
@@ -52,7 +56,7 @@ order_of(Module *m, Node *t, Order *o)
 	sel = red->in[1];
 	if (sel->code != O_SELECT || !is_intv(sel->in[1], 1) || !is_intv(sel->in[2], 0))
 		return false;
-	*o = (Order){.p = red->in[0], .before = sel->in[0]};
+	*o = (Sorting){.p = red->in[0], .before = sel->in[0]};
 	for (i = 0; i + 1 < t->nin; i++) {
 		o->q = t->in[i];
 		o->axis = i;
@@ -65,9 +69,9 @@ order_of(Module *m, Node *t, Order *o)
 bool
 is_sorting(Module *m, Node *t)
 {
-	Order o;
+	Sorting o;
 
-	return order_of(m, t, &o);
+	return sorting_of(m, t, &o);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
@@ -87,7 +91,7 @@ count_body(KB *kb, Region *r, Node *i, void *ctx)
 
 typedef struct Sort {
 	KB *kb;
-	Order o;
+	Sorting o;
 	Node *n, *perm;        /* elements; two permutations of them, one merged from the other */
 	Node *from, *width, *left, *right;   /* cells */
 } Sort;
@@ -209,7 +213,7 @@ order_cpu(Sched *s, Group *g)
 	Row row;
 	int i, n = 0;
 
-	if (!order_of(m, t, &sort.o))
+	if (!sorting_of(m, t, &sort.o))
 		return NULL;
 	for (i = 0; i + 1 < t->nin; i++)
 		if (i != sort.o.axis)

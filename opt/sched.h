@@ -169,6 +169,11 @@ bool long_rows(Sched *, Node *tensor);                   /* worth a block each *
 Kernel *schedule_cpu(Sched *, Group *);
 Kernel *contract_cpu(Sched *, Group *);   /* NULL if the group is not a contraction */
 Kernel *order_cpu(Sched *, Group *);                      /* NULL if the group does not sort */
+
+/* A tensor of positions in a sorted sequence: it counts the elements p along the axis that stand
+ * before q. key: what element p is compared by. */
+typedef struct Sorting { Node *p, *q, *before, *key; int axis; bool descending; } Sorting;
+bool sorting_of(Module *, Node *tensor, Sorting *);   /* only where n^2 steps are many */
 bool is_sorting(Module *, Node *tensor);
 
 /* Has the sum of products operands that are read again and again (a matrix product, a
@@ -239,7 +244,7 @@ Kernel *attention_cpu(Sched *, Group *);
 
 Kernel *scatter_kernel(Sched *, Node *scatter);
 
-/* ---- gpu.c, gpu_row.c, gpu_contract.c -------------------------------------------------------- */
+/* ---- gpu.c, gpu_row.c, gpu_contract.c, gpu_order.c ------------------------------------------- */
 
 /* The frame of a kernel: statements for the block (shared memory) and for the thread. */
 typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
@@ -258,6 +263,7 @@ int vector_of(int bytes);   /* elements of that size that travel together: 8 or 
 Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);
 Kernel *contract_gpu(Sched *, Group *);   /* NULL if the group is not a contraction */
+Kernel *order_gpu(Sched *, Group *);      /* NULL if the group does not sort */
 
 /* ---- dot4.c ---------------------------------------------------------------------------------- */
 

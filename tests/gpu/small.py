@@ -59,6 +59,21 @@ def scatter_turns():
                     "u": (normal(600), ["n"])}, {})
 
 
+@case
+def sorted_rows():
+    """Rows of unknown length, sorted in shared memory; ties keep their order."""
+    nodes = [h.make_node("TopK", ["x", "k"], ["v", "y"])]
+    return (nodes, {"x": (rng.integers(0, 200, (2, 700)).astype(np.float32), ["b", "n"])},
+            {"k": np.array([300])})
+
+
+@case
+def counted_rows():
+    """Rows that shared memory does not take."""
+    nodes = [h.make_node("TopK", ["x", "k"], ["v", "y"], largest=0)]
+    return nodes, {"x": (rng.integers(0, 900, (1, 2100)), ["b", "n"])}, {"k": np.array([99])}
+
+
 def build(nodes, inputs, constants):
     ports = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), dims)
              for n, (a, dims) in inputs.items()]
