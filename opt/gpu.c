@@ -2,7 +2,7 @@
  * GPU schedules, in SIMT form: a grid loop over blocks, a block loop over threads.
  *
  * map: a thread an element (four where the innermost extent allows 128-bit accesses), consecutive
- * threads on consecutive elements of the result's storage.
+ * threads on consecutive elements of the result's storage; gpu_tile.c where operands lie across.
  * row: gpu_row.c.
  * contract: gpu_contract.c.
  * order: gpu_order.c, scatter.c.
@@ -188,5 +188,5 @@ schedule_gpu(Sched *s, Group *g)
 		g->nouter = rank_of(g->members[0]);
 		return rows_gpu(s, g);
 	}
-	return map_gpu(s, g);
+	return (k = tile_gpu(s, g)) ? k : map_gpu(s, g);
 }
