@@ -369,6 +369,7 @@ Node *t_tensor(Module *, int rank, Node *const *axes, Node *body);
 /* A routine of the runtime (abi.h, TCC_HOST); args: how its arguments come about (opt/plan_host.c). */
 Node *t_host(Module *, const char *name, const char *args, const Type *, int nin, Node *const *in);
 Node *t_scatter(Module *, Comb, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond);
+Node *t_distinct(Module *, Node *scatter);                /* said of one whose updates all go to different places */
 Node *t_tuple(Module *, int n, Node *const *);
 Node *t_result(Module *, Node *tuple, int i);            /* looks through tuples and definitions of tuples */
 Node *x_read(Module *, Node *tensor, Node *const *idx);  /* one index a dimension; uses known elements */

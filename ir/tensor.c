@@ -234,6 +234,12 @@ t_scatter(Module *m, Comb c, Node *base, int naxes, Node *const *axes, Node *con
 }
 
 Node *
+t_distinct(Module *m, Node *t)
+{
+	return t->code == O_SCATTER ? node_with(m, t, attrs_add(m, t->attrs, (Attr){.name = "distinct", .kind = A_INT, .i = 1})) : t;
+}
+
+Node *
 t_tuple(Module *m, int n, Node *const *v)
 {
 	const Type **types = NEWN(m, const Type *, n);

@@ -6,6 +6,7 @@
  * row: gpu_row.c.
  * contract: gpu_contract.c.
  * order: gpu_order.c, scatter.c.
+ * scan: gpu_scan.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -182,7 +183,7 @@ schedule_gpu(Sched *s, Group *g)
 
 	if (g->n > 1)
 		return rows_gpu(s, g);
-	if ((k = contract_gpu(s, g)) || (k = order_gpu(s, g)))
+	if ((k = contract_gpu(s, g)) || (k = order_gpu(s, g)) || (k = scan_gpu(s, g)))
 		return k;
 	if (long_rows(s, g->members[0])) {
 		g->nouter = rank_of(g->members[0]);

@@ -59,7 +59,7 @@ static bool
 stands_alone(const Sched *s, Node *t)
 {
 	return holds_product(s->mach, t, NULL) || is_window(t)
-		|| is_sorting(s->m, t) || (!s->gpu && viewed_by(s->m, t));
+		|| is_sorting(s->m, t) || (s->gpu ? is_scan(s->m, t) : viewed_by(s->m, t) != NULL);
 }
 
 /* Elements at one index of the outer axes; those of unknown extent count for nothing on a CPU,

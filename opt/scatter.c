@@ -222,6 +222,25 @@ on_gpu(Scatter *q)
 		THREADS, t.width));
 }
 
+/* Updates of different places: a thread each. */
+static Kernel *
+each_update(Scatter *q)
+{
+	Module *m = q->kb.m;
+	Node *const *axes = q->t->in + 1, *n = axes_product(m, q->naxes, axes), *unit, *cond;
+	Frame f = gpu_frame(&q->kb, x_ceildiv(m, n, x_idx(m, THREADS)), THREADS);
+	Region *in = region_new(m, NULL), *then = region_new(m, NULL);
+
+	unit = l_let(m, f.thread, x_add(m, x_muli(m, f.bid, THREADS), f.tid));
+	digits(m, &q->at, q->naxes, axes, unit);
+	cond = condition(q, in);
+	update(q, then, place_of(q, then));
+	l_when(m, in, cond, then, NULL);
+	l_when(m, f.thread, x_lt(m, unit, n), in, NULL);
+	q->kb.k->flops = THREADS;
+	return gpu_close(&q->kb, &f, arena_printf(m->arena, "class=order, threads=%d", THREADS));
+}
+
 Kernel *
 scatter_kernel(Sched *s, Node *t)
 {
@@ -231,7 +250,7 @@ scatter_kernel(Sched *s, Node *t)
 
 	q.naxes = t->nin - q.rank - 3;
 	if (s->gpu)
-		k = on_gpu(&q);
+		k = attr_find(t->attrs, "distinct") ? each_update(&q) : on_gpu(&q);
 	else {
 		updates(&q, body);
 		q.kb.k->grid[0] = q.kb.k->grid[1] = q.kb.k->grid[2] = x_idx(s->m, 1);

@@ -244,7 +244,7 @@ Kernel *attention_cpu(Sched *, Group *);
 
 Kernel *scatter_kernel(Sched *, Node *scatter);
 
-/* ---- gpu.c, gpu_row.c, gpu_contract.c, gpu_order.c, gpu_tile.c ------------------------------- */
+/* ---- gpu.c, gpu_*.c -------------------------------------------------------------------------- */
 
 /* The frame of a kernel: statements for the block (shared memory) and for the thread. */
 typedef struct Frame { Region *body, *block, *thread; Node *bid, *tid; } Frame;
@@ -264,6 +264,8 @@ Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);
 Kernel *contract_gpu(Sched *, Group *);   /* NULL if the group is not a contraction */
 Kernel *order_gpu(Sched *, Group *);      /* NULL if the group does not sort */
+bool is_scan(Module *, Node *tensor);
+Kernel *scan_gpu(Sched *, Group *);       /* NULL if the group does not run along an axis */
 Kernel *tile_gpu(Sched *, Group *);       /* NULL if the map reads nothing across */
 
 /* ---- dot4.c ---------------------------------------------------------------------------------- */

@@ -344,8 +344,8 @@ places_of(Build *b, Node *n, Node *axis, Node *mark)
 	base = t_tensor(m, 1, &base, x_int(m, DT_I64, 0));
 	again = x_axis(m, n);
 	place = x_cast(m, DT_INDEX, x_read(m, before, &again));
-	return t_scatter(m, COMB_SET, base, 1, &again, &place, x_cast(m, DT_I64, again),
-		x_ne(m, x_read(m, flags, &again), x_int(m, DT_I64, 0)));
+	return t_distinct(m, t_scatter(m, COMB_SET, base, 1, &again, &place, x_cast(m, DT_I64, again),
+		x_ne(m, x_read(m, flags, &again), x_int(m, DT_I64, 0))));
 }
 
 static Node *

@@ -231,8 +231,8 @@ build_topk(Build *b)
 	axes_new(m, rank, x->type->dims, axes);
 	memcpy(idx, axes, sizeof *idx * (size_t)rank);
 	place = idx[axis] = x_cast(m, DT_INDEX, x_read(m, places, axes));
-	at = t_scatter(m, COMB_SET, base, rank, axes, idx, x_cast(m, DT_I64, axes[axis]),
-		x_lt(m, place, k));
+	at = t_distinct(m, t_scatter(m, COMB_SET, base, rank, axes, idx, x_cast(m, DT_I64, axes[axis]),
+		x_lt(m, place, k)));
 	axes_new(m, rank, at->type->dims, axes);
 	memcpy(idx, axes, sizeof *idx * (size_t)rank);
 	idx[axis] = x_cast(m, DT_INDEX, x_read(m, at, axes));
@@ -296,8 +296,8 @@ unique_rows(Build *b, Node *x, bool sorted, Node **place, Node **inverse, Node *
 	base = t_tensor(m, 1, &base, x_int(m, DT_I64, 0));
 	i = x_axis(m, n);
 	own = x_cast(m, DT_INDEX, x_read(m, pos, &i));
-	*place = t_scatter(m, COMB_SET, base, 1, &i, &own, x_cast(m, DT_I64, i),
-		x_ne(m, x_read(m, first, &i), x_int(m, DT_I64, 0)));
+	*place = t_distinct(m, t_scatter(m, COMB_SET, base, 1, &i, &own, x_cast(m, DT_I64, i),
+		x_ne(m, x_read(m, first, &i), x_int(m, DT_I64, 0))));
 	i = x_axis(m, n);
 	own = x_cast(m, DT_INDEX, x_read(m, self, &i));
 	*inverse = t_tensor(m, 1, &i, x_read(m, pos, &own));
@@ -439,8 +439,8 @@ sorted_order(Module *m, Node *places, int axis)
 	axes_new(m, rank_of(places), places->type->dims, axes);
 	memcpy(idx, axes, sizeof *idx * (size_t)rank_of(places));
 	idx[axis] = x_cast(m, DT_INDEX, x_read(m, places, axes));
-	return t_scatter(m, COMB_SET, base, rank_of(places), axes, idx,
-		x_cast(m, DT_I64, axes[axis]), NULL);
+	return t_distinct(m, t_scatter(m, COMB_SET, base, rank_of(places), axes, idx,
+		x_cast(m, DT_I64, axes[axis]), NULL));
 }
 
 static Node *
