@@ -366,6 +366,8 @@ Node *t_exprs(Module *, DType, int n, Node *const *e);   /* [n] tensor of index 
 Node *t_scalar_expr(Module *, DType, Node *e);           /* rank 0 tensor of a scalar expression */
 void axes_new(Module *, int rank, Node *const *extents, Node **axes);
 Node *t_tensor(Module *, int rank, Node *const *axes, Node *body);
+/* Of its own even where it copies a tensor in order: the attributes say why. */
+Node *t_tensor_with(Module *, int rank, Node *const *axes, Node *body, const Attr *attrs);
 /* A routine of the runtime (abi.h, TCC_HOST); args: how its arguments come about (opt/plan_host.c). */
 Node *t_host(Module *, const char *name, const char *args, const Type *, int nin, Node *const *in);
 Node *t_scatter(Module *, Comb, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond);

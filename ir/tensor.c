@@ -136,13 +136,11 @@ string_tensor(Module *m, int rank, Node *const *axes, Node *body, Node *guard)
 }
 
 Node *
-t_tensor(Module *m, int rank, Node *const *axes, Node *body)
+t_tensor_with(Module *m, int rank, Node *const *axes, Node *body, const Attr *attrs)
 {
-	Node *in[MAX_RANK + 1], *dims[MAX_RANK], *x = identity(rank, axes, body);
+	Node *in[MAX_RANK + 1], *dims[MAX_RANK];
 	int i;
 
-	if (x)
-		return x;
 	if (body->type->dtype == DT_STRING)
 		return string_tensor(m, rank, axes, body, x_bool(m, true));
 	for (i = 0; i < rank; i++) {
@@ -151,7 +149,15 @@ t_tensor(Module *m, int rank, Node *const *axes, Node *body)
 	}
 	in[rank] = body;
 	return node_make(m, (Node){.op = core_op(O_TENSOR), .type = ty_tensor(m, body->type->dtype, rank, dims),
-		.nin = rank + 1, .in = in});
+		.nin = rank + 1, .in = in, .attrs = attrs});
+}
+
+Node *
+t_tensor(Module *m, int rank, Node *const *axes, Node *body)
+{
+	Node *x = identity(rank, axes, body);
+
+	return x ? x : t_tensor_with(m, rank, axes, body, NULL);
 }
 
 Node *

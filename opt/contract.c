@@ -160,7 +160,7 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb, const Node *along)
 	return best != NULL;
 }
 
-/* How well is the orientation: a constant b, contiguous along n, many columns. */
+/* How well is the orientation: a constant b or one in panels, contiguous along n, many columns. */
 static double
 merit(Module *m, Contraction *c)
 {
@@ -168,7 +168,7 @@ merit(Module *m, Contraction *c)
 
 	if (v > 64)
 		v = 64;
-	if (definition(c->b->in[0])->code == O_CONST)
+	if (definition(c->b->in[0])->code == O_CONST || attr_find(c->b->in[0]->attrs, "block"))
 		v += 200;
 	if (runs_along(m, c->b, c->n))
 		v += 100;

@@ -10,8 +10,8 @@
  * well, for the dimension along which those are taken.
  *
  * pass_layout writes what it decides on tensors and constants: attribute `order` lists the
- * dimensions, the contiguous one last, and `block` cuts that one of a constant into blocks
- * (sched.h, Storage). Without them a value is row-major. `halo` and `part` are halo.c's. What is
+ * dimensions, the contiguous one last, and `block` cuts that one of a constant, or of what pack.c
+ * copies, into blocks (sched.h, Storage). Without them a value is row-major. `halo` and `part` are halo.c's. What is
  * written already stays.
  */
 #include <stdlib.h>
@@ -95,17 +95,13 @@ has_layout(const Sched *s, const Node *w)
 	return map_get(&s->storage, w) || attr_find(w->attrs, "order");
 }
 
-/* Weights of a contraction: blocks of columns, the sums' axes in the order of the loops. */
-static void
-pack_constant(Layout *l, Contraction *c)
+bool
+panel_order(const Contraction *c, int *order)
 {
-	Storage *st;
-	int order[MAX_RANK], n = 0, i, d;
 	Node *w = c->b->in[0];
 	bool used[MAX_RANK] = {0};
+	int n = 0, i, d;
 
-	if (definition(w)->code != O_CONST || has_layout(l->s, w))
-		return;
 	for (i = 0; i < rank_of(w); i++) {       /* dims indexed by neither n nor a sum first */
 		Node *e = c->b->in[i + 1];
 		for (d = 0; d < c->nred && e != c->red[d]; d++)
@@ -118,8 +114,21 @@ pack_constant(Layout *l, Contraction *c)
 			order[n++] = i, used[i] = true;
 	i = plain_dim(c->b, c->n);
 	if (i < 0 || used[i] || n != rank_of(w) - 1)
-		return;
+		return false;
 	order[n] = i;
+	return true;
+}
+
+/* Weights of a contraction: blocks of columns, the sums' axes in the order of the loops. */
+static void
+pack_constant(Layout *l, Contraction *c)
+{
+	Node *w = c->b->in[0];
+	int order[MAX_RANK];
+	Storage *st;
+
+	if (definition(w)->code != O_CONST || has_layout(l->s, w) || !panel_order(c, order))
+		return;
 	st = storage_of(l->s, w);
 	st->block = l->s->gpu ? 0 : c->nr;
 	storage_set_order(l->s, st, order);
@@ -597,7 +606,8 @@ check_layouts(Sched *s)
 	for (i = 0; i < l.all.n; i++) {
 		Voter *v = l.all.at[i];
 		if (v->fixed && v->t->code != O_CONST
-		 && (attr_find(v->t->attrs, "order") || attr_find(v->t->attrs, "halo")))
+		 && (attr_find(v->t->attrs, "order") || attr_find(v->t->attrs, "halo")
+			|| attr_find(v->t->attrs, "block")))
 			diag_error(s->m->diag, X_INVALID, v->t->loc,
 				"what leaves the kernels must be row-major, without a halo");
 		if (attr_find(v->t->attrs, "part"))

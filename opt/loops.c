@@ -117,10 +117,11 @@ stated_block(Sched *s, const Node *t)
 {
 	const Attr *a = attr_find(t->attrs, "block");
 
-	if (a && (a->kind != A_INT || a->i <= 0 || a->i > 4096 || t->code != O_CONST
-	 || rank_of(t) == 0)) {
+	if (a && (a->kind != A_INT || a->i <= 0 || a->i > 4096 || rank_of(t) == 0
+	 || (t->code != O_CONST && t->code != O_TENSOR) || attr_find(t->attrs, "halo"))) {
 		diag_error(s->m->diag, X_INVALID, t->loc,
-			"only the last dimension of a constant is stored in blocks, of 1 to 4096");
+			"only the last dimension of a constant or a computed tensor without a halo is stored "
+			"in blocks, of 1 to 4096");
 		return 0;
 	}
 	return a ? (int)a->i : 0;

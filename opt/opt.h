@@ -70,6 +70,7 @@ bool pass_hoist(Module *);      /* tensor -> tensor: reductions out of axes they
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */
 bool pass_sizes(Module *);      /* tensor -> tensor: symbols for sizes that run-time data give */
 bool pass_group(Module *);      /* tensor -> tensor: says which tensors share a kernel */
+bool pass_pack(Module *);       /* tensor -> tensor: operands of products into panels */
 bool pass_layout(Module *);     /* tensor -> tensor: says how values lie in memory */
 bool pass_schedule(Module *);   /* tensor -> loop level */
 

@@ -25,6 +25,8 @@ const Pass passes[] = {
 		"name the sizes that run-time data decide"},
 	{"group",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,
 		"gather tensors into kernels"},
+	{"pack",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_pack,
+		"copy operands of products into panels"},
 	{"layout",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_layout,
 		"choose how values lie in memory"},
 	{"schedule",  LEVEL_TENSOR, LEVEL_LOOP,   false, pass_schedule,

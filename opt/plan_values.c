@@ -56,7 +56,7 @@ load_value(Planner *p, Region *out, Node *read)
 	Node *t = read->in[0], *args[3], *v;
 	Scope *save = p->scope;
 	Storage *st;
-	int k;
+	KB kb = kb_new(p->s, NULL);
 
 	if ((v = lookup(p, read)))
 		return v;
@@ -76,12 +76,7 @@ load_value(Planner *p, Region *out, Node *read)
 	}
 	args[0] = x_idx(p->m, st->id);
 	args[1] = x_idx(p->m, dtypes[storage_type(dtype_of(t))].onnx);
-	args[2] = x_idx(p->m, 0);
-	for (k = 0; k < rank_of(t); k++)
-		args[2] = x_add(p->m, args[2],
-			x_mul(p->m, host_value(p, out, st->stride[k]),
-				x_add(p->m, host_value(p, out, x_cast(p->m, DT_INDEX, read->in[k + 1])),
-					st->before[k] ? host_value(p, out, st->before[k]) : x_idx(p->m, 0))));
+	args[2] = host_value(p, out, kb_address(&kb, t, read->in + 1));
 	v = l_call(p->m, out, "load", 3, args);
 	if (dt_float(dtype_of(t))) {
 		diag_error(p->m->diag, X_UNSUPPORTED, t->loc,

@@ -60,7 +60,9 @@ rebuild_node(Module *m, Node *n, Node **in, Map *done)
 	case O_AXIS:
 		return x_axis(m, in[0]);
 	case O_TENSOR:
-		r = t_tensor(m, n->nin - 1, in, in[n->nin - 1]);
+		r = attr_find(n->attrs, "block")
+			? t_tensor_with(m, n->nin - 1, in, in[n->nin - 1], n->attrs)
+			: t_tensor(m, n->nin - 1, in, in[n->nin - 1]);
 		break;
 	case O_SCATTER:
 		rank = rank_of(n);

@@ -14,8 +14,8 @@ typedef struct Storage {
 	int id;                /* of its PlanBuf */
 	int order[MAX_RANK];   /* order[rank-1] is the contiguous dimension */
 	Node *stride[MAX_RANK]; /* elements, per dimension */
-	/* > 0: the contiguous dimension in blocks of so many (zero-padded), the block number being
-	 * the slowest: [N/block][...][block]; constants only */
+	/* > 0: the contiguous dimension in blocks of so many, the block number being the slowest:
+	 * [N/block][...][block]; past the last element are zeros in a constant, else anything */
 	int block;
 	Node *panel;           /* elements of a block of columns */
 	Node *count;           /* elements in all, padding included */
@@ -147,6 +147,9 @@ void kb_parallel(KB *, Region *body, Region *in);
 
 /* ---- layout.c -------------------------------------------------------------------------------- */
 
+/* The order of the dimensions of c->b in panels of columns, in which the sum's loops read it; false:
+ * there is none. */
+bool panel_order(const Contraction *c, int *order);
 void check_layouts(Sched *);   /* reports what may not be stored as attributes say */
 
 /* A tensor's axes in the order of its storage, those of extent 1 dropped, neighbours merged. */

@@ -61,7 +61,7 @@ begin(Tile *t, Region *r)
 	l_for(m, r, F_UNROLL, i, ri);
 }
 
-/* Are b's columns stored in blocks that hold the tile, with zeros past the last one? */
+/* Are b's columns stored in blocks that hold the tile? Sums of what is past the last one go nowhere. */
 static bool
 is_padded(const Tile *t)
 {
@@ -71,8 +71,7 @@ is_padded(const Tile *t)
 	if (t->padded)
 		return true;
 	st = storage_of(t->kb->s, (Node *)b);
-	return definition((Node *)b)->code == O_CONST && st->block > 0
-		&& st->block % (t->vecs * t->lanes) == 0;
+	return st->block > 0 && st->block % (t->vecs * t->lanes) == 0;
 }
 
 /* acc[i][j][v] += a(row i) * b(column j, v). Row by row: the few vectors of b stay in registers,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Products in blocks of rows with panels fetched ahead agree with the evaluator: sizes that fill no tile, more
-# rows than the second cache holds, batches, two inputs; and the choices stand in the text and can be read back.
+# Products in blocks of rows, with panels packed and fetched ahead, agree with the evaluator: sizes that fill no
+# tile, more rows than the second cache holds, batches, two inputs; the choices stand in the text, can be read back.
 tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
 fail() { echo "$1"; exit 1; }
 
@@ -26,7 +26,7 @@ def product(name, a, b, constant, op="MatMul", **attrs):
 
 product("rows", [261, 300], [300, 70], True)
 product("batch", [2, 90, 420], [420, 40], True)
-product("inputs", [61, 160], [160, 230], False)
+product("inputs", [70, 300], [300, 230], False)   # the second one is copied into panels
 product("batches", [2, 33, 100], [2, 100, 70], False)
 product("transposed", [50, 100], [90, 100], False, "Gemm", transB=1)
 product("both", [100, 30], [90, 100], False, "Gemm", transA=1, transB=1)
@@ -47,3 +47,11 @@ done
 "$tcc" compile "$t/rows.onnx" --target x86-64-v3 --emit ir --stage loop -o "$t/rows.ir" || fail "no dump"
 grep -q 'prefetch %b' "$t/rows.ir" || fail "nothing is fetched ahead"
 "$tcc" bench "$t/rows.ir" --iters 1 >"$t/run.log" 2>&1 || fail "the dump does not run: $(cat "$t/run.log")"
+for m in inputs transposed; do
+	"$tcc" opt "$t/$m.onnx" --target x86-64-v3 --stop-after layout -o "$t/$m.ir" || fail "no dump"
+	grep -q 'tensor .*block = ' "$t/$m.ir" || fail "$m: nothing is packed"
+	"$tcc" verify "$t/$m.ir" --rtol 1e-4 --atol 1e-4 || fail "$m.ir differs"
+done
+sed 's/block = [0-9]*/block = 0/' "$t/inputs.ir" >"$t/bad.ir"
+"$tcc" opt "$t/bad.ir" --passes=schedule -o "$t/x.ir" 2>"$t/err" && fail "blocks of no elements are accepted"
+grep -q 'stored in blocks, of 1 to 4096' "$t/err" || fail "$(cat "$t/err")"
