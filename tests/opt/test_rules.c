@@ -268,11 +268,6 @@ static void check_exact(Sample *s, Node *const *out)
 	}
 }
 
-static double ulp_of(DType d)
-{
-	return d == DT_F64 ? DBL_EPSILON : d == DT_F16 ? 0x1p-10 : d == DT_BF16 ? 0x1p-7 : FLT_EPSILON;
-}
-
 /* out: the pattern and the replacement, as typed; wide: the pattern in double. */
 static void check_real(Sample *s, Node *const *out, const Node *wide)
 {
