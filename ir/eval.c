@@ -6,101 +6,14 @@
  * Tensors are evaluated in the order of their needs; what a region needs, when the region runs. A
  * value is kept with the outermost region it depends on, so that loops do not repeat what is the
  * same in each round.
- *
- * A scalar body is a program of slots, operands first. A slot's value holds for one setting of the
- * axes it depends on: each group of axes (those of the tensor, those of a reduce, those of an iter)
- * has an epoch that changes with its axes, and a slot remembers the epoch of the innermost group it
- * depends on. What a slot always needs is computed in one list, in order; the side of a select that
- * is chosen, and the body of a loop for each setting of its axes, have lists of their own. A stack
- * holds the lists and loops under way, since expressions may be deep.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/ir.h"
+#include "ir/eval.h"
 
 enum { MAX_COUNT = 1 << 30 };
-
-typedef struct Val {
-	DType d;
-	int rank;
-	int64_t dims[MAX_RANK];
-	int64_t count;
-	Num *num;
-	const char **str;      /* of a string tensor */
-	int n; struct Val **elem;  /* of a tuple */
-	bool tuple;
-	struct Val *next;      /* all values, to be freed */
-} Val;
-
-typedef struct Slot {
-	Node *e;
-	int nin, in;           /* operands: from prog->args[in] */
-	int group;             /* innermost group of axes that it depends on; 0: none */
-	uint64_t stamp;        /* epoch of that group for which v holds */
-	Num v;
-	Val *tensor;           /* of a read */
-} Slot;
-
-/* Slots that one slot always needs, and it, in order. */
-typedef struct List { int *at, n; } List;
-
-typedef struct Prog {
-	Slot *slot; int n;
-	int *args; int nargs;
-	int *root; int nroots;
-	uint64_t *epoch; int ngroups;   /* 0: no axes, 1: the tensor's axes, then reduces and iters */
-	int *own;              /* per slot: the group of a reduce or iter */
-	List *list;            /* per slot: made when first wanted */
-	int axis[MAX_RANK * 2], naxes;  /* slots of the outer axes; -1: not used */
-} Prog;
-
-typedef struct Sym { int64_t v; int level; } Sym;
-
-typedef struct Env { struct Env *up; int level, outer; Map vals; const Region *region; } Env;
-
-/* A list under way (next: position in it), or a reduce or iter. */
-typedef struct Frame { int slot, next; bool loop; Num acc; int64_t at[MAX_RANK * 2]; } Frame;
-
-typedef struct Eval {
-	Module *m;
-	bool wide, failed;
-	Env *env;
-	Map progs;             /* node -> Prog */
-	Map syms;              /* symbol -> Sym */
-	Map owner;             /* symbol that a loop or if defines -> that node */
-	Val *all;
-	uint64_t clock;
-	Frame *stack; int depth, cap;
-} Eval;
-
-static void *grow(void *p, size_t size)
-{
-	p = realloc(p, size ? size : 1);
-	if (!p)
-		abort();
-	return p;
-}
-
-static void *zeroed(size_t n, size_t size)
-{
-	void *p = calloc(n ? n : 1, size);
-	if (!p)
-		abort();
-	return p;
-}
-
-#define FAIL(e, loc, ...) do { \
-	if (!(e)->failed) \
-		diag_error((e)->m->diag, X_DATA, loc, __VA_ARGS__); \
-	(e)->failed = true; \
-} while (0)
-
-static DType held(const Eval *e, DType d)
-{
-	return e->wide && dt_float(d) ? DT_F64 : d;
-}
 
 /* ---- values -------------------------------------------------------------------------------- */
 
@@ -172,7 +85,7 @@ static void sym_put(Eval *e, const Node *s, int64_t v)
 	*p = (Sym){ v, e->env->level };
 }
 
-static bool sym_get(Eval *e, const Node *s, int64_t *v)
+bool eval_sym(Eval *e, const Node *s, int64_t *v)
 {
 	const Sym *p = map_get(&e->syms, s);
 	if (p)
@@ -197,7 +110,7 @@ static Val *find_at(Eval *e, const Node *n, int *level)
 	return NULL;
 }
 
-static Val *find(Eval *e, const Node *n)
+Val *eval_find(Eval *e, const Node *n)
 {
 	int level;
 	return find_at(e, n, &level);
@@ -211,506 +124,6 @@ static void keep(Eval *e, const Node *n, Val *v, int level)
 	map_put(&at->vals, n, v);
 }
 
-/* ---- programs ------------------------------------------------------------------------------ */
-
-static bool binds(const Node *e)
-{
-	return e->code == O_REDUCE || e->code == O_ITER;
-}
-
-/* An operand of a scalar; of a symbol that stands for an expression, that. */
-static Node *operand(const Node *e, int k)
-{
-	if (e->code == O_SYM)
-		return k == 0 ? e->def : NULL;
-	Node *x = k < e->nin ? e->in[k] : NULL;
-	return x && x->type->kind == T_SCALAR ? x : NULL;
-}
-
-/* All scalars of the roots, operands first, numbered from 1 in index. */
-static Node **scalars(Node *const *roots, int n, Map *index, int *count)
-{
-	typedef struct Visit { Node *n; int next; } Visit;
-	Visit *stack = NULL;
-	Node **all = NULL;
-	Map seen = { 0 };
-	int depth = 0, cap = 0, total = 0, room = 0;
-	for (int r = 0; r < n; r++) {
-		Node *x = roots[r];
-		for (;;) {
-			if (x && !map_get(&seen, x)) {
-				map_put(&seen, x, x);
-				if (depth == cap)
-					stack = grow(stack, sizeof *stack * (size_t)(cap = cap ? cap * 2 : 64));
-				stack[depth++] = (Visit){ x, 0 };
-			}
-			if (!depth)
-				break;
-			Visit *v = &stack[depth - 1];
-			int kids = v->n->code == O_SYM ? 1 : v->n->nin;
-			if (v->next < kids) {
-				x = operand(v->n, v->next++);
-				continue;
-			}
-			if (total == room)
-				all = grow(all, sizeof *all * (size_t)(room = room ? room * 2 : 64));
-			all[total++] = v->n;
-			map_put(index, v->n, (void *)(intptr_t)total);
-			depth--;
-			x = NULL;
-		}
-	}
-	map_free(&seen);
-	free(stack);
-	*count = total;
-	return all;
-}
-
-static Node **scalars_of(Node *e, int *n)
-{
-	Map index = { 0 };
-	Node **list = scalars(&e, 1, &index, n);
-	map_free(&index);
-	return list;
-}
-
-static int index_of(const Map *index, const Node *n)
-{
-	return (int)(intptr_t)map_get(index, n) - 1;
-}
-
-/* Which groups each slot depends on; the deepest is its group. */
-static void find_groups(Prog *p, Map *index, Node *const *axes, int naxes)
-{
-	int ngroups = 2, words;
-	p->own = zeroed((size_t)p->n, sizeof *p->own);
-	for (int i = 0; i < p->n; i++)
-		if (binds(p->slot[i].e))
-			p->own[i] = ngroups++;
-	words = (ngroups + 63) / 64;
-	uint64_t *dep = zeroed((size_t)p->n * (size_t)words, sizeof *dep);
-	uint64_t *bound = zeroed((size_t)p->n * (size_t)words, sizeof *bound);
-	int *depth = zeroed((size_t)ngroups, sizeof *depth);
-#define AT(set, i) ((set) + (size_t)(i) * (size_t)words)
-	for (int k = 0; k < naxes; k++)
-		if (index_of(index, axes[k]) >= 0)
-			AT(bound, index_of(index, axes[k]))[0] |= 2;
-	for (int i = 0; i < p->n; i++) {
-		Node *e = p->slot[i].e;
-		int nb = e->code == O_REDUCE ? e->nin - 1 : e->code == O_ITER ? 2 : 0;
-		for (int k = 0; k < nb; k++)
-			AT(bound, index_of(index, e->in[k]))[p->own[i] / 64] |= 1ull << p->own[i] % 64;
-	}
-	for (int i = 0; i < p->n; i++) {
-		Slot *s = &p->slot[i];
-		for (int w = 0; w < words; w++)
-			AT(dep, i)[w] = AT(bound, i)[w];
-		for (int k = 0; k < s->nin; k++)
-			for (int w = 0; w < words && p->args[s->in + k] >= 0; w++)
-				AT(dep, i)[w] |= AT(dep, p->args[s->in + k])[w];
-		if (p->own[i])
-			AT(dep, i)[p->own[i] / 64] &= ~(1ull << p->own[i] % 64);
-	}
-	depth[1] = 1;
-	for (int i = p->n; i-- > 0;)
-		if (p->own[i])
-			for (int g = 1; g < ngroups; g++)
-				if (AT(dep, i)[g / 64] >> g % 64 & 1 && depth[g] >= depth[p->own[i]])
-					depth[p->own[i]] = depth[g] + 1;
-	for (int i = 0; i < p->n; i++)
-		for (int g = 1; g < ngroups; g++)
-			if (AT(dep, i)[g / 64] >> g % 64 & 1 && depth[g] >= depth[p->slot[i].group])
-				p->slot[i].group = g;
-#undef AT
-	p->ngroups = ngroups;
-	p->epoch = zeroed((size_t)ngroups, sizeof *p->epoch);
-	free(dep);
-	free(bound);
-	free(depth);
-}
-
-static Prog *compile(Node *const *roots, int nroots, Node *const *axes, int naxes)
-{
-	Prog *p = zeroed(1, sizeof *p);
-	Map index = { 0 };
-	Node **list = scalars(roots, nroots, &index, &p->n);
-	int nargs = 0;
-	p->slot = zeroed((size_t)p->n, sizeof *p->slot);
-	p->list = zeroed((size_t)p->n, sizeof *p->list);
-	for (int i = 0; i < p->n; i++)
-		nargs += list[i]->nin + 1;
-	p->args = zeroed((size_t)nargs, sizeof *p->args);
-	for (int i = 0; i < p->n; i++) {
-		Slot *s = &p->slot[i];
-		s->e = list[i];
-		s->in = p->nargs;
-		s->nin = list[i]->nin;
-		for (int k = 0; k < s->nin; k++)
-			p->args[p->nargs++] = list[i]->in[k] ? index_of(&index, list[i]->in[k]) : -1;
-		if (list[i]->code == O_SYM && list[i]->def) {
-			s->nin = 1;
-			p->args[p->nargs++] = index_of(&index, list[i]->def);
-		}
-	}
-	p->root = zeroed((size_t)nroots, sizeof *p->root);
-	p->nroots = nroots;
-	for (int r = 0; r < nroots; r++)
-		p->root[r] = index_of(&index, roots[r]);
-	p->naxes = naxes;
-	for (int k = 0; k < naxes; k++)
-		p->axis[k] = index_of(&index, axes[k]);
-	find_groups(p, &index, axes, naxes);
-	map_free(&index);
-	free(list);
-	return p;
-}
-
-static void prog_free(Prog *p)
-{
-	for (int i = 0; i < p->n; i++)
-		free(p->list[i].at);
-	free(p->list);
-	free(p->slot);
-	free(p->args);
-	free(p->root);
-	free(p->own);
-	free(p->epoch);
-	free(p);
-}
-
-static Prog *prog_of(Eval *e, const Node *key, Node *const *roots, int n, Node *const *axes,
-	int naxes)
-{
-	Prog *p = map_get(&e->progs, key);
-	if (!p)
-		map_put(&e->progs, key, p = compile(roots, n, axes, naxes));
-	return p;
-}
-
-/* ---- running a program --------------------------------------------------------------------- */
-
-static void enter(Eval *e, Prog *p, int group)
-{
-	p->epoch[group] = ++e->clock;
-}
-
-static bool fresh(const Prog *p, int slot)
-{
-	const Slot *s = &p->slot[slot];
-	return s->e->code == O_AXIS || s->e->code == O_CARRY || s->stamp == p->epoch[s->group];
-}
-
-static void set(Prog *p, int slot, Num v)
-{
-	p->slot[slot].v = v;
-	p->slot[slot].stamp = p->epoch[p->slot[slot].group];
-}
-
-static void push(Eval *e, int slot, bool loop)
-{
-	if (e->depth == e->cap)
-		e->stack = grow(e->stack, sizeof *e->stack * (size_t)(e->cap = e->cap ? e->cap * 2 : 64));
-	Frame *f = &e->stack[e->depth++];
-	f->slot = slot;
-	f->loop = loop;
-	f->next = 0;
-}
-
-/* Operand k of the slot, if the slot cannot do without it: not the sides of a select, the body of
- * a loop, its axes (whose extents it needs) and its carried value. */
-static int strict(const Prog *p, const Slot *s, int k)
-{
-	int a = p->args[s->in + k];
-	OpCode code = s->e->code;
-	if ((code == O_SELECT && k > 0) || (code == O_REDUCE && k == s->nin - 1) ||
-			(code == O_ITER && (k == 1 || k == 3)) || code == O_AXIS)
-		return -1;
-	if (binds(s->e) && k < s->nin - 1 && a >= 0 && p->slot[a].e->code == O_AXIS)
-		return p->args[p->slot[a].in];
-	return a;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
-
-static const List *list_of(Prog *p, int slot)
-{
-	List *l = &p->list[slot];
-	int done = 0, cap = 16;
-	if (l->at)
-		return l;
-	Map seen = { 0 };
-	l->at = grow(NULL, sizeof *l->at * (size_t)cap);
-	l->at[l->n++] = slot;
-	map_put(&seen, p->slot[slot].e, l);
-	while (done < l->n) {
-		const Slot *s = &p->slot[l->at[done++]];
-		for (int k = 0; k < s->nin; k++) {
-			int a = strict(p, s, k);
-			if (a < 0 || map_get(&seen, p->slot[a].e))
-				continue;
-			map_put(&seen, p->slot[a].e, l);
-			if (l->n == cap)
-				l->at = grow(l->at, sizeof *l->at * (size_t)(cap *= 2));
-			l->at[l->n++] = a;
-		}
-	}
-	map_free(&seen);
-	qsort(l->at, (size_t)l->n, sizeof *l->at, by_number);    /* slots stand in order of need */
-	return l;
-}
-
-/* Starts the next program run: symbols and tensors are looked up again. */
-static void begin(Eval *e, Prog *p)
-{
-	for (int g = 0; g < p->ngroups; g++)
-		enter(e, p, g);
-	for (int i = 0; i < p->n; i++)
-		if (p->slot[i].e->code == O_READ) {
-			p->slot[i].tensor = find(e, definition(p->slot[i].e->in[0]));
-			if (!p->slot[i].tensor)
-				FAIL(e, NULL, "a value is read before it is computed");
-		}
-}
-
-static void read_tensor(Eval *e, Prog *p, int slot)
-{
-	Slot *s = &p->slot[slot];
-	Val *t = s->tensor;
-	int64_t flat = 0;
-	if (!t || t->rank != s->nin - 1) {
-		FAIL(e, NULL, "a value is read that is not there");
-		return;
-	}
-	for (int i = 0; i < t->rank; i++) {
-		int64_t k = p->slot[p->args[s->in + 1 + i]].v.i;
-		if (k < 0 || k >= t->dims[i]) {
-			FAIL(e, s->e->in[0]->loc, "index %lld of axis %d is outside [0, %lld)", (long long)k, i,
-				(long long)t->dims[i]);
-			return;
-		}
-		flat = flat * t->dims[i] + k;
-	}
-	if (!t->num) {
-		FAIL(e, NULL, "an element of a string tensor is computed with");
-		return;
-	}
-	set(p, slot, t->num[flat]);
-}
-
-static void apply(Eval *e, Prog *p, int slot)
-{
-	Slot *s = &p->slot[slot];
-	Node *n = s->e;
-	Num in[3], r = { 0 };
-	DType from = n->in[n->code == O_SELECT]->type->dtype, to = n->type->dtype;
-	for (int k = 0; k < s->nin && k < 3; k++)
-		in[k] = p->slot[p->args[s->in + k]].v;
-	if (n->code == O_BOUND) {
-		r.i = in[0].i < 0 ? 0 : in[0].i >= in[1].i ? in[1].i - 1 : in[0].i;
-		r.i = r.i < 0 ? 0 : r.i;
-		if (r.i != in[0].i)
-			FAIL(e, n->loc, "index %lld is outside [0, %lld)", (long long)in[0].i,
-				(long long)in[1].i);
-	} else if (n->code == O_BITS && e->wide && dt_float(from)) {
-		in[0] = num_round(from, in[0].f);
-		num_eval(O_BITS, to, from, in, &r);
-	} else if (n->code == O_BITS) {
-		num_eval(O_BITS, to, from, in, &r);
-	} else if (!num_eval(n->code, held(e, to), held(e, from), in, &r)) {
-		FAIL(e, NULL, "%s of %s cannot be evaluated", n->op->name, dtypes[from].text);
-	}
-	set(p, slot, r);
-}
-
-static Num identity(int comb, DType d)
-{
-	int bits = dtypes[d].bits;
-	int64_t top = d == DT_BOOL ? 1 : dt_signed(d) ? (int64_t)((1ull << (bits - 1)) - 1)
-		: bits >= 64 ? -1 : (int64_t)((1ull << bits) - 1);
-	int64_t low = dt_signed(d) ? -top - 1 : 0;
-	bool f = dt_float(d);
-	switch (comb) {
-	case COMB_PROD: return f ? (Num){ .f = 1 } : (Num){ .i = 1 };
-	case COMB_MIN: return f ? num_round(d, INFINITY) : (Num){ .i = top };
-	case COMB_MAX: return f ? num_round(d, -INFINITY) : (Num){ .i = low };
-	case COMB_AND: return (Num){ .i = d == DT_BOOL || !dt_signed(d) ? top : -1 };
-	default: return (Num){ 0 };
-	}
-}
-
-/* a comb b; sums and products of floats in double, rounded by the caller at the end */
-static Num combine(int comb, DType d, Num a, Num b)
-{
-	static const OpCode op[] = { [COMB_SUM] = O_ADD, [COMB_PROD] = O_MUL, [COMB_MIN] = O_MIN,
-		[COMB_MAX] = O_MAX, [COMB_AND] = O_AND, [COMB_OR] = O_OR };
-	Num r = b;
-	DType t = dt_float(d) ? DT_F64 : d;
-	if (comb != COMB_SET)
-		num_eval(op[comb], t, t, (Num[]){ a, b }, &r);
-	return r;
-}
-
-/* Advances axes like an odometer, the last fastest; false past the end. */
-static bool step(int64_t *at, const int64_t *extent, int n)
-{
-	for (int i = n; i-- > 0;) {
-		if (++at[i] < extent[i])
-			return true;
-		at[i] = 0;
-	}
-	return false;
-}
-
-static void finish_loop(Eval *e, Prog *p, int slot, Num v)
-{
-	set(p, slot, v);
-	e->depth--;
-}
-
-static void next_round(Eval *e, Prog *p, int slot, int body)
-{
-	enter(e, p, p->own[slot]);
-	if (!fresh(p, body))
-		push(e, body, false);
-}
-
-/* next: 0 at first, 1 when the first value is there, 2 later */
-static void run_reduce(Eval *e, Prog *p, Frame *f)
-{
-	Slot *s = &p->slot[f->slot];
-	int n = s->nin - 1, body = p->args[s->in + n], slot = f->slot;
-	int64_t extent[MAX_RANK * 2];
-	DType d = s->e->type->dtype;
-	bool any = true;
-	for (int k = 0; k < n; k++) {
-		extent[k] = p->slot[p->args[p->slot[p->args[s->in + k]].in]].v.i;
-		any = any && extent[k] > 0;
-	}
-	if (!any) {
-		finish_loop(e, p, slot, identity((int)s->e->n, held(e, d)));
-		return;
-	}
-	if (f->next == 0) {
-		memset(f->at, 0, sizeof f->at);
-		f->next = 1;
-	} else {
-		Num v = p->slot[body].v;
-		f->acc = f->next == 1 ? v : combine((int)s->e->n, d, f->acc, v);
-		f->next = 2;
-		if (!step(f->at, extent, n)) {
-			finish_loop(e, p, slot, dt_float(d) && !e->wide ? num_round(d, f->acc.f) : f->acc);
-			return;
-		}
-	}
-	for (int k = 0; k < n; k++)
-		p->slot[p->args[s->in + k]].v.i = f->at[k];
-	next_round(e, p, slot, body);
-}
-
-static void run_iter(Eval *e, Prog *p, Frame *f)
-{
-	Slot *s = &p->slot[f->slot];
-	int axis = p->args[s->in], carry = p->args[s->in + 1], body = p->args[s->in + 3];
-	int slot = f->slot;
-	f->acc = p->slot[f->next ? body : p->args[s->in + 2]].v;
-	f->at[0] = f->next ? f->at[0] + 1 : 0;
-	f->next = 1;
-	if (f->at[0] >= p->slot[p->args[p->slot[axis].in]].v.i) {
-		finish_loop(e, p, slot, f->acc);
-		return;
-	}
-	if (axis >= 0)
-		p->slot[axis].v.i = f->at[0];
-	if (carry >= 0)
-		p->slot[carry].v = f->acc;
-	next_round(e, p, slot, body);
-}
-
-static void symbol(Eval *e, Prog *p, int slot)
-{
-	Slot *s = &p->slot[slot];
-	int64_t v = 0;
-	if (s->e->def)
-		v = p->slot[p->args[s->in]].v.i;
-	else if (!sym_get(e, s->e, &v))
-		FAIL(e, NULL, "the value of %s is not known", s->e->name);
-	set(p, slot, (Num){ .i = v });
-}
-
-/* Goes on with a list until something must be done first, which is pushed. */
-static void run_list(Eval *e, Prog *p, Frame *f)
-{
-	const List *l = list_of(p, f->slot);
-	for (; f->next < l->n && !e->failed; f->next++) {
-		int slot = l->at[f->next];
-		Slot *s = &p->slot[slot];
-		if (fresh(p, slot))
-			continue;
-		switch (s->e->code) {
-		case O_REDUCE: case O_ITER:
-			push(e, slot, true);
-			return;
-		case O_SELECT: {
-			int x = p->args[s->in + (p->slot[p->args[s->in]].v.i ? 1 : 2)];
-			if (!fresh(p, x)) {
-				push(e, x, false);
-				return;
-			}
-			set(p, slot, p->slot[x].v);
-			break;
-		}
-		case O_NUM: set(p, slot, s->e->num); break;
-		case O_SYM: symbol(e, p, slot); break;
-		case O_READ: read_tensor(e, p, slot); break;
-		default:
-			if (s->e->code < O_NUM)
-				apply(e, p, slot);
-			else
-				FAIL(e, NULL, "%s cannot be evaluated here", s->e->op->name);
-		}
-	}
-	e->depth--;
-}
-
-static Num run(Eval *e, Prog *p, int root)
-{
-	int slot = p->root[root], base = e->depth;
-	if (!fresh(p, slot))
-		push(e, slot, false);
-	while (e->depth > base && !e->failed) {
-		Frame *f = &e->stack[e->depth - 1];
-		if (!f->loop)
-			run_list(e, p, f);
-		else if (p->slot[f->slot].e->code == O_REDUCE)
-			run_reduce(e, p, f);
-		else
-			run_iter(e, p, f);
-	}
-	e->depth = base;
-	return p->slot[slot].v;
-}
-
-static void set_axes(Eval *e, Prog *p, const int64_t *at)
-{
-	for (int k = 0; k < p->naxes; k++)
-		if (p->axis[k] >= 0)
-			p->slot[p->axis[k]].v.i = at[k];
-	enter(e, p, 1);
-}
-
-/* Values of closed expressions, such as dimensions. */
-static void eval_closed(Eval *e, Node *const *list, int n, int64_t *v)
-{
-	Prog *p = compile(list, n, NULL, 0);
-	begin(e, p);
-	for (int i = 0; i < n && !e->failed; i++)
-		v[i] = run(e, p, i).i;
-	prog_free(p);
-}
-
 /* ---- tensors ------------------------------------------------------------------------------- */
 
 static Val *eval_tensor(Eval *e, Node *n)
@@ -722,9 +135,9 @@ static Val *eval_tensor(Eval *e, Node *n)
 		roots[i] = n->in[i]->in[0];
 	roots[rank] = n->in[rank];
 	Prog *p = prog_of(e, n, roots, rank + 1, n->in, rank);
-	begin(e, p);
+	prog_begin(e, p);
 	for (int i = 0; i < rank && !e->failed; i++)
-		dims[i] = run(e, p, i).i;
+		dims[i] = prog_run(e, p, i).i;
 	if (e->failed)
 		return NULL;
 	Val *v = val_new(e, n->type->dtype, rank, dims);
@@ -733,9 +146,9 @@ static Val *eval_tensor(Eval *e, Node *n)
 		return v;
 	}
 	for (int64_t k = 0; k < v->count && !e->failed; k++) {
-		set_axes(e, p, at);
-		v->num[k] = run(e, p, rank);
-		step(at, dims, rank);
+		prog_axes(e, p, at);
+		v->num[k] = prog_run(e, p, rank);
+		next_index(at, dims, rank);
 	}
 	return v;
 }
@@ -743,19 +156,19 @@ static Val *eval_tensor(Eval *e, Node *n)
 static void scatter_one(Eval *e, const Node *n, Prog *p, Val *v, int naxes)
 {
 	int64_t flat = 0;
-	if (!run(e, p, naxes + v->rank + 1).i)
+	if (!prog_run(e, p, naxes + v->rank + 1).i)
 		return;
 	for (int i = 0; i < v->rank && !e->failed; i++) {
-		int64_t k = run(e, p, naxes + i).i;
+		int64_t k = prog_run(e, p, naxes + i).i;
 		if (k < 0 || k >= v->dims[i])
 			FAIL(e, n->loc, "index %lld of axis %d is outside [0, %lld)", (long long)k, i,
 				(long long)v->dims[i]);
 		flat = flat * v->dims[i] + k;
 	}
-	Num x = run(e, p, naxes + v->rank);
+	Num x = prog_run(e, p, naxes + v->rank);
 	if (e->failed)
 		return;
-	v->num[flat] = combine((int)n->n, v->d, v->num[flat], x);
+	v->num[flat] = eval_combine((int)n->n, v->d, v->num[flat], x);
 	if (dt_float(v->d) && !e->wide)
 		v->num[flat] = num_round(v->d, v->num[flat].f);
 }
@@ -763,7 +176,7 @@ static void scatter_one(Eval *e, const Node *n, Prog *p, Val *v, int naxes)
 static Val *eval_scatter(Eval *e, Node *n)
 {
 	int rank = n->type->rank, naxes = n->nin - rank - 3;
-	Val *base = find(e, definition(n->in[0]));
+	Val *base = eval_find(e, definition(n->in[0]));
 	Node *roots[MAX_RANK * 3 + 2];
 	int64_t extent[MAX_RANK * 2], at[MAX_RANK * 2] = { 0 };
 	bool any = true;
@@ -774,9 +187,9 @@ static Val *eval_scatter(Eval *e, Node *n)
 	for (int i = 0; i < rank + 2; i++)
 		roots[naxes + i] = n->in[1 + naxes + i];
 	Prog *p = prog_of(e, n, roots, naxes + rank + 2, n->in + 1, naxes);
-	begin(e, p);
+	prog_begin(e, p);
 	for (int i = 0; i < naxes; i++) {
-		extent[i] = run(e, p, i).i;
+		extent[i] = prog_run(e, p, i).i;
 		any = any && extent[i] > 0;
 	}
 	Val *v = val_new(e, base->d, base->rank, base->dims);
@@ -784,9 +197,9 @@ static Val *eval_scatter(Eval *e, Node *n)
 		memcpy(v->num, base->num, sizeof *v->num * (size_t)v->count);
 	if (any && !e->failed)
 		do {
-			set_axes(e, p, at);
+			prog_axes(e, p, at);
 			scatter_one(e, n, p, v, naxes);
-		} while (!e->failed && step(at, extent, naxes));
+		} while (!e->failed && next_index(at, extent, naxes));
 	return v;
 }
 
@@ -821,7 +234,7 @@ static int64_t scalar_value(const Val *v)
 
 static Val *eval_if(Eval *e, Node *n, int *level)
 {
-	Val *c = find(e, definition(n->in[0]));
+	Val *c = eval_find(e, definition(n->in[0]));
 	const Region *r = n->regions[scalar_value(c) ? 0 : 1];
 	Val *t = tuple_new(e, r->nresults);
 	if (!eval_region(e, r, NULL, t->elem, level))
@@ -869,14 +282,14 @@ static Val *eval_loop(Eval *e, Node *n, int *level)
 {
 	Region *r = n->regions[0];
 	int carried = (int)n->n, scans = r->nresults - 1 - carried;
-	int64_t trips = n->in[0] ? scalar_value(find(e, definition(n->in[0]))) : INT64_MAX, k = 0;
-	bool go = !n->in[1] || scalar_value(find(e, definition(n->in[1])));
+	int64_t trips = n->in[0] ? scalar_value(eval_find(e, definition(n->in[0]))) : INT64_MAX, k = 0;
+	bool go = !n->in[1] || scalar_value(eval_find(e, definition(n->in[1])));
 	Val **params = zeroed((size_t)carried + 1, sizeof *params);
 	Val **results = zeroed((size_t)r->nresults, sizeof *results);
 	Val **rows = NULL;
 	Val *t = tuple_new(e, carried + scans);
 	for (int i = 0; i < carried; i++)
-		params[1 + i] = find(e, definition(n->in[2 + i]));
+		params[1 + i] = eval_find(e, definition(n->in[2 + i]));
 	for (; go && k < trips && !e->failed; k++) {
 		params[0] = val_new(e, DT_I64, 0, NULL);
 		params[0]->num[0].i = k;
@@ -917,11 +330,11 @@ static Val *eval_node(Eval *e, Node *n, int *level)
 	case O_TUPLE: {
 		Val *t = tuple_new(e, n->nin);
 		for (int i = 0; i < n->nin; i++)
-			t->elem[i] = n->in[i] ? find(e, definition(n->in[i])) : NULL;
+			t->elem[i] = n->in[i] ? eval_find(e, definition(n->in[i])) : NULL;
 		return t;
 	}
 	case O_RESULT: {
-		Val *t = find(e, definition(n->in[0]));
+		Val *t = eval_find(e, definition(n->in[0]));
 		return t && t->tuple && n->n < t->n ? t->elem[n->n] : NULL;
 	}
 	default:
@@ -950,7 +363,7 @@ static void need_scalar(Eval *e, Needs *s, Node *x)
 	int n;
 	if (x->code == O_NUM)
 		return;
-	Node **list = scalars_of(x, &n);
+	Node **list = eval_scalars(x, &n);
 	for (int i = 0; i < n; i++)
 		if (list[i]->code == O_READ)
 			need(s, list[i]->in[0]);
@@ -984,7 +397,7 @@ static int symbol_level(Eval *e, Node *x)
 	int n, level = 0;
 	if (x->code == O_NUM)
 		return 0;
-	Node **list = scalars_of(x, &n);
+	Node **list = eval_scalars(x, &n);
 	for (int i = 0; i < n; i++) {
 		const Sym *s = list[i]->code == O_SYM ? map_get(&e->syms, list[i]) : NULL;
 		level = s && s->level > level ? s->level : level;
@@ -1026,7 +439,7 @@ static bool eval_all(Eval *e, Node *const *roots, int n)
 	cap = depth;
 	while (depth && !e->failed) {
 		Visit *v = &stack[depth - 1];
-		if (find(e, v->n)) {
+		if (eval_find(e, v->n)) {
 			depth--;
 			continue;
 		}
@@ -1040,7 +453,7 @@ static bool eval_all(Eval *e, Node *const *roots, int n)
 		if (depth + s.n > cap)
 			stack = grow(stack, sizeof *stack * (size_t)(cap = depth + s.n + 64));
 		for (int i = 0; i < s.n; i++)
-			if (!find(e, s.at[i]))
+			if (!eval_find(e, s.at[i]))
 				stack[depth++] = (Visit){ s.at[i], false };
 	}
 	free(stack);
@@ -1058,7 +471,7 @@ static bool eval_region(Eval *e, const Region *r, Val *const *params, Val **resu
 	}
 	bool ok = eval_all(e, r->results, r->nresults);
 	for (int i = 0; ok && i < r->nresults; i++) {
-		results[i] = find(e, definition(r->results[i]));
+		results[i] = eval_find(e, definition(r->results[i]));
 		ok = results[i] != NULL;
 	}
 	e->env = env.up;
@@ -1087,7 +500,7 @@ static bool bind_inputs(Eval *e, Node *const *inputs)
 		const SymDef *d = e->m->symdefs.at[i];
 		const Val *v = map_get(&e->env->vals, r->params[d->input]);
 		int64_t old;
-		if (!sym_get(e, d->sym, &old))
+		if (!eval_sym(e, d->sym, &old))
 			sym_put(e, d->sym, v->dims[d->axis]);
 		else if (old != v->dims[d->axis])
 			FAIL(e, NULL, "%s is %lld and %lld", d->sym->name, (long long)old,
@@ -1156,7 +569,7 @@ bool module_eval(Module *m, Level level, Node *const *inputs, Node **outputs, bo
 		check_inputs(&e);
 		eval_all(&e, r->results, r->nresults);
 		for (int i = 0; i < r->nresults && !e.failed; i++) {
-			Val *v = find(&e, definition(r->results[i]));
+			Val *v = eval_find(&e, definition(r->results[i]));
 			if (!v || v->tuple)
 				FAIL(&e, NULL, "output %d is no tensor", i);
 			else
