@@ -510,7 +510,8 @@ contract_cpu(Sched *s, Group *g)
 	kb_versions(&kb, in, tl.body, all_rows, &(Rows){&tl, mt, mext});
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 128);
-	kb.k->flops = flops * c.mr * c.nr / 8;
+	kb.k->flops = flops * c.mr * c.nr;
+	kb.k->cost = x_muli(m, axes_product(m, c.nred, c.red), (c.mr * c.nr + 3) / 4);
 	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]", c.mr, c.nr));
 }

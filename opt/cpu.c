@@ -289,6 +289,24 @@ element_cost(Node *body)
 	return body_cost(body, &loop) * loop_trips(body) / 4 + 0.25;
 }
 
+/* What threads are shared out by (runtime/launch.c: some 30 in a nanosecond): the work of one
+ * element, or its traffic at some 60 bytes in a nanosecond; loops read again what is near. */
+static double
+element_units(Node *t)
+{
+	Node **list, *body = t->in[t->nin - 1];
+	double work = element_cost(body), bytes = dtypes[dtype_of(t)].bits / 8.0, trips = loop_trips(body);
+	bool loop = !body_is_plain(body);
+	int i, n;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ && definition(list[i]->in[0])->code != O_CONST)
+			bytes += dtypes[list[i]->type->dtype].bits / 8.0 * (loop ? trips / 4 : 1);
+	free(list);
+	return work + bytes / 2;
+}
+
 /* Does a reduction of the body read along a contiguous axis while `last` is none? */
 static bool
 reduces_along(KB *kb, Node *body, Node *last)
@@ -347,7 +365,7 @@ schedule_map(Sched *s, Group *g)
 	Node *p, *ext, *axis, *inner, *total;
 	int w = lanes_of(s, widest_type(nest.body));
 	bool rows = wants_rows(&kb, &nest);
-	double cost = element_cost(nest.body), units;
+	double cost = element_cost(nest.body), work = element_units(g->members[0]), units = 1;
 	MapCtx c = {.nest = &nest, .lanes = w};
 	int64_t e;
 
@@ -379,7 +397,7 @@ schedule_map(Sched *s, Group *g)
 			c.extent = len;
 			kb_versions(&kb, in, nest.body, map_loop, &c);
 			units = BLOCK;
-			kb.k->cost = x_muli(m, x_min(m, x_idx(m, BLOCK), inner), (int64_t)ceil(cost));
+			kb.k->cost = x_muli(m, x_min(m, x_idx(m, BLOCK), inner), (int64_t)ceil(work));
 		} else {
 			p = kb_units(&kb, g, in, ext);
 			decode(&kb, &nest, nest.n, p);
@@ -390,6 +408,8 @@ schedule_map(Sched *s, Group *g)
 		}
 		kb.k->flops = cost * units;
 	}
+	if (!kb.k->cost)
+		kb.k->cost = x_idx(m, (int64_t)ceil(work * units));
 	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body,
 		arena_printf(m->arena, "class=%s, lanes=%d", rows ? "row" : "map", w));
@@ -551,7 +571,7 @@ schedule_rows(Sched *s, Group *g)
 	for (k = 0; k < g->n; k++) {
 		row_member(&kb, in, g->members[k], g->nouter, shared, g->local[k], &stack);
 		units = 1;
-		size = x_idx(m, (int64_t)ceil(element_cost(g->members[k]->in[g->members[k]->nin - 1])));
+		size = x_idx(m, (int64_t)ceil(element_units(g->members[k])));
 		for (i = g->nouter; i < rank_of(g->members[k]); i++) {
 			units *= const_or(dim_of(g->members[k], i), 128);
 			size = x_mul(m, size, dim_of(g->members[k], i));

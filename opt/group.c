@@ -13,9 +13,12 @@
 #include <string.h>
 #include "sched.h"
 
-/* A kernel's limits: elements of a member at one outer index; those where fewer than MIN_OUTER
- * indices run side by side; members. */
-enum { MAX_INNER = 1 << 16, MAX_ALONE = 4096, MIN_OUTER = 2, MAX_MEMBERS = 24 };
+/* A kernel's limits: elements of a member at one outer index; those, and the work in element_cost's
+ * terms, where fewer than MIN_OUTER indices run side by side; members. */
+enum {
+	MAX_INNER = 1 << 16, MAX_ALONE = 4096, MAX_ALONE_COST = 1 << 17, MIN_OUTER = 2,
+	MAX_MEMBERS = 24,
+};
 
 typedef struct Grouper {
 	Sched *s;
@@ -73,6 +76,12 @@ size_from(const Sched *s, const Node *t, int from)
 	for (i = from; i < rank_of(t); i++)
 		n = sat_mul(n, const_or(dim_of(t, i), s->gpu ? 64 : 1));
 	return n;
+}
+
+static double
+cost_from(const Sched *s, const Node *t, int from)
+{
+	return (double)size_from(s, t, from) * element_cost(t->in[t->nin - 1]);
 }
 
 /* Is there a reduction for each element along an inner axis? */
@@ -199,6 +208,7 @@ static bool
 fits(Grouper *q, Group *g, Node *t, int *nouter)
 {
 	int64_t outer, inner, d;
+	double cost;
 	int i, n, k = g->nouter, p;
 	Node **list;
 
@@ -218,10 +228,14 @@ fits(Grouper *q, Group *g, Node *t, int *nouter)
 	for (i = 0, outer = 1; i < k; i++)
 		outer = is_int(dim_of(t, i), &d) ? sat_mul(outer, d) : INT64_MAX;
 	inner = size_from(q->s, t, k);
-	for (i = 0; i < g->n; i++)
+	cost = cost_from(q->s, t, k);
+	for (i = 0; i < g->n; i++) {
 		if (size_from(q->s, g->members[i], k) > inner)
 			inner = size_from(q->s, g->members[i], k);
-	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > MAX_ALONE) || !threads_share(q->s, g, t, k))
+		cost += cost_from(q->s, g->members[i], k);
+	}
+	if (inner > MAX_INNER || !threads_share(q->s, g, t, k)
+	 || (outer < MIN_OUTER && (inner > MAX_ALONE || (!q->s->gpu && cost > MAX_ALONE_COST))))
 		return false;
 	*nouter = k;
 	return true;

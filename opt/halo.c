@@ -311,23 +311,17 @@ Node *
 kb_units(KB *kb, const Group *g, Region *in, Node *n)
 {
 	Module *m = kb->m;
-	Node *all = n, *p;
 	int i;
 
 	for (i = 0; i < g->n; i++)
 		if (!g->local[i] && storage_of(kb->s, g->members[i])->fill)
 			vec_push(m, &kb->halos, g->members[i]);
-	for (i = 0; i < kb->halos.n; i++)
-		all = x_add(m, all, halo_units(kb, kb->halos.at[i]));
 	kb->units = n;
-	kb->unit = x_axis(m, all);
-	kb->k->grid[0] = all;
+	kb->unit = x_axis(m, kb->halos.n ? x_max(m, n, x_idx(m, 1)) : n);
+	kb->k->grid[0] = kb->unit->in[0];
 	kb->k->grid[1] = kb->k->grid[2] = x_idx(m, 1);
-	if (!kb->halos.n)
-		return kb->unit;
-	p = l_let(m, in, x_min(m, kb->unit, x_addi(m, n, -1)));   /* a name with n's range */
-	p->lo = 0;
-	return p;
+	(void)in;
+	return kb->unit;
 }
 
 typedef struct Fill { Node *t, *at; } Fill;
@@ -382,30 +376,33 @@ fill_halo(KB *kb, Region *r, Node *t, Node *u)
 			fill_slab(kb, r, t, k, at);
 }
 
+/* The unit's share of t's halo: as many more or less for each, so that threads have equal work. */
+static void
+fill_share(KB *kb, Region *r, Node *t)
+{
+	Module *m = kb->m;
+	Node *all = halo_units(kb, t), *n = kb->unit->in[0], *first, *count, *axis;
+	Region *q = region_new(m, NULL);
+
+	first = l_let(m, r, x_fdiv(m, x_mul(m, kb->unit, all), n));
+	count = x_sub(m, x_fdiv(m, x_mul(m, x_addi(m, kb->unit, 1), all), n), first);
+	axis = x_axis(m, l_let(m, r, count));
+	fill_halo(kb, q, t, l_let(m, q, x_add(m, first, axis)));
+	l_for(m, r, F_SERIAL, axis, q);
+}
+
 void
 kb_parallel(KB *kb, Region *body, Region *in)
 {
 	Module *m = kb->m;
-	Region *halo, *all, *els = NULL;
-	Node *first = kb->unit->in[0], *n;
+	Region *all = in;
 	int i;
 
-	for (i = kb->halos.n; i-- > 0;) {        /* the last units are the last halo's */
-		n = halo_units(kb, kb->halos.at[i]);
-		first = i ? x_sub(m, first, n) : kb->units;
-		halo = region_new(m, NULL);
-		fill_halo(kb, halo, kb->halos.at[i], l_let(m, halo, x_sub(m, kb->unit, first)));
-		if (els) {
-			all = region_new(m, NULL);
-			l_when(m, all, x_lt(m, kb->unit, x_add(m, first, n)), halo, els);
-			els = all;
-		} else
-			els = halo;
-	}
-	if (els) {
+	if (kb->unit->in[0] != kb->units) {      /* there may be no result, but a halo */
 		all = region_new(m, NULL);
-		l_when(m, all, x_lt(m, kb->unit, kb->units), in, els);
-		in = all;
+		l_when(m, all, x_lt(m, kb->unit, kb->units), in, NULL);
 	}
-	l_for(m, body, F_PARALLEL, kb->unit, in);
+	for (i = 0; i < kb->halos.n; i++)
+		fill_share(kb, all, kb->halos.at[i]);
+	l_for(m, body, F_PARALLEL, kb->unit, all);
 }
