@@ -4,7 +4,7 @@
 
 #include "../ir.h"
 
-extern const Op ops_elementwise[], ops_shape[], ops_index[], ops_order[], ops_control[], ops_resize[], ops_random[],
+extern const Op ops_elementwise[], ops_shape[], ops_move[], ops_index[], ops_order[], ops_control[], ops_resize[], ops_random[],
 	ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_rnn[], ops_attention[],
 	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[], ops_sequence[],
 	ops_text[], ops_contrib_more[], ops_contrib_moe[], ops_contrib_tokens[], ops_contrib_mixed[], ops_matrix[];
@@ -28,6 +28,9 @@ int axis_attr(Build *, const char *name, int rank);
 /* shape.c */
 /* The elements of a list operand as index expressions; false after an error was reported. */
 bool list_arg(Build *, Node *t, const char *what, int *n, Node ***e);
+/* axes (input or attribute) as index expressions; *axes NULL and *n as it was if there are none. */
+bool axes_arg(Build *, Node *t, const char *attr, int rank, int *n, Node ***axes);
+Node *x_product(Module *, int n, Node *const *);
 /* An expression as a dimension: what was read at run time is made nonnegative. */
 Node *extent(Module *, Node *e);
 /* Within +-2^42 where it comes from a model or a reading, so that adding a dimension cannot overflow. */
