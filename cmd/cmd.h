@@ -125,6 +125,8 @@ bool execute_constants(Module *, int n, Node *const *roots, Node **out);
 bool load_model(Compilation *, const Options *, const char *path, const char *target);
 /* Runs the passes to loop level, or as far as the options say. */
 bool compile_module(Compilation *);
+/* Can a GPU's kernels be compiled here, so that their registers are known? (inspect.c) */
+bool has_compiler(const Machine *);
 /* A job for the module at loop level. */
 Job make_job(Compilation *, EmitKind, const char *prefix);
 /* An instance in memory. NULL after errors. */
@@ -136,6 +138,12 @@ void compilation_free(Compilation *);
 bool print_module(Compilation *, const char *path, FILE *f);
 bool is_ir(const char *path);
 extern const char *const level_names[3];
+
+/* ---- predict.c ----------------------------------------------------------------------------- */
+
+bool has_driver(const Machine *);      /* of a GPU */
+/* The table or JSON of profile, predicted; the model is loaded. The exit code. */
+int predict_model(Compilation *);
 
 /* ---- passcheck.c: --check-passes ----------------------------------------------------------- */
 

@@ -430,8 +430,7 @@ no_plan(TccRun *run)
 	return TCC_UNSUPPORTED;
 }
 
-/* Can the GPU's kernels be compiled here, for their registers? */
-static bool
+bool
 has_compiler(const Machine *t)
 {
 	char where[512];

@@ -228,7 +228,11 @@ run_model(const Options *o, const char *path, const char *mode)
 		mine.json = r.json;
 	}
 	a = arguments(&mine, path, mode);
-	if (!load_model(&c, o, path, NULL) || !compile_module(&c) || !(model = model_in_memory(&c)))
+	if (!load_model(&c, o, path, NULL))
+		code = failure(&c);
+	else if (profile && machine_gpu(c.m->machine) && !o->simulate && !has_driver(c.m->machine))
+		code = predict_model(&c);
+	else if (!compile_module(&c) || !(model = model_in_memory(&c)))
 		code = failure(&c);
 	else
 		code = tcc_program(model, report ? &hook : NULL, a.n, a.at);
