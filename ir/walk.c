@@ -77,28 +77,49 @@ typedef struct Defs { DefKind kind; const Map *owner; } Defs;
 /* ---- depth-first order ------------------------------------------------------------------------- */
 
 typedef struct Frame { Node *n; int next; } Frame;
+/* The set of nodes that were met grows with them, not with the module: most walks are of a small
+ * part. */
 typedef struct Walk {
-	unsigned char *seen; uint32_t nseen;
+	uint32_t *seen, nseen, seencap;        /* a hash table of ids + 1 */
 	Frame *stack; int depth, cap;
 	Node **out; int n, outcap;
 } Walk;
 
+static uint32_t *
+seen_slot(const Walk *w, uint32_t key)
+{
+	uint32_t j = key * 2654435761u & (w->seencap - 1);
+
+	while (w->seen[j] && w->seen[j] != key)
+		j = (j + 1) & (w->seencap - 1);
+	return &w->seen[j];
+}
+
+static void
+grow_seen(Walk *w)
+{
+	uint32_t *old = w->seen, cap = w->seencap, j;
+
+	w->seencap = cap ? cap * 4 : 64;
+	w->seen = xcalloc(w->seencap, sizeof *w->seen);
+	for (j = 0; j < cap; j++)
+		if (old[j])
+			*seen_slot(w, old[j]) = old[j];
+	free(old);
+}
+
 static bool
 visit(Walk *w, Node *n)
 {
-	uint32_t cap;
+	uint32_t *slot;
 
-	if (n->id >= w->nseen) {
-		cap = n->id * 2 + 64;
-		w->seen = realloc(w->seen, cap);
-		if (!w->seen)
-			abort();
-		memset(w->seen + w->nseen, 0, cap - w->nseen);
-		w->nseen = cap;
-	}
-	if (w->seen[n->id])
+	if (w->nseen * 2 >= w->seencap)
+		grow_seen(w);
+	slot = seen_slot(w, n->id + 1);
+	if (*slot)
 		return false;
-	w->seen[n->id] = 1;
+	*slot = n->id + 1;
+	w->nseen++;
 	if (w->depth == w->cap) {
 		w->cap = w->cap ? w->cap * 2 : 64;
 		w->stack = realloc(w->stack, sizeof *w->stack * (size_t)w->cap);

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include "sched.h"
 
-enum { COST_CHEAP = 2, COST_SHARED = 10, MAX_BODY = 600 };
+/* COST_ENOUGH: so much for an element that a trip through memory is nothing beside it; longer chains
+ * are cut, else compiling them takes time in the square of their length. */
+enum { COST_CHEAP = 2, COST_SHARED = 10, COST_ENOUGH = 300, MAX_BODY = 600 };
 
 typedef struct Use {
 	Node *read, *user;
@@ -381,6 +383,8 @@ decide(Inliner *f, Node *old, Node *p)
 		info_of(f, x->uses->user)->has_loop = true;
 		return true;
 	}
+	if (cost > COST_ENOUGH)
+		return false;
 	move = is_movement(body);
 	if (once)
 		return x->nuses == 1 || cost * (x->nuses - 1) <= COST_SHARED || (move && body->size < 24);
