@@ -27,8 +27,41 @@ typedef struct Grouper {
 	Map outside;           /* tensor -> used by something that is no tensor */
 	Map readers;           /* tensor -> Vec of the tensors and scatters that read it */
 	Map owner;             /* symbol -> the loop or if that decides it */
+	Map place;             /* node -> its place in list, from 1 */
+	int *reach;            /* by place, as a tree of maxima: see reach_from */
 	Vec groups;
 } Grouper;
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static int
+place_of(const Grouper *q, const Node *n)
+{
+	return (int)(intptr_t)map_get(&q->place, n);
+}
+
+/* The largest place of a kernel that has a member at or above this place: how far down one gets from
+ * there by going from member to member. 0: none. A Fenwick tree, for kernels only grow. */
+static int
+reach_from(const Grouper *q, int place)
+{
+	int far = 0;
+
+	for (; place > 0; place &= place - 1)
+		far = q->reach[place] > far ? q->reach[place] : far;
+	return far;
+}
+
+static void
+note_place(Grouper *q, Group *g, const Node *t)
+{
+	int i, at = place_of(q, t);
+
+	g->first = !g->first || at < g->first ? at : g->first;
+	g->last = at > g->last ? at : g->last;
+	for (i = g->first; i > 0 && i <= q->n; i += i & -i)
+		q->reach[i] = g->last > q->reach[i] ? g->last : q->reach[i];
+}
 
 static bool
 reads_reduced(Node **list, int n, const Node *read)
@@ -176,14 +209,15 @@ look_above(Search *s, Node *n)
 		look_at(s, h->members[i]);
 }
 
-/* Does t depend on a member of g through something that is not in g? */
+/* Does t depend on a member of g through something that is not in g? Operands come before their users,
+ * so what is above g's first member leads to g only by a kernel that reaches from there to below. */
 static bool
 around(Grouper *q, Group *g, Node *t)
 {
 	Search s = {.q = q};
 	Node **list, *n;
-	int i, k, count;
-	bool bad = false;
+	int i, k, count, at;
+	bool bad = false, through = reach_from(q, g->first - 1) >= g->first;
 
 	for (k = 0; k < t->nin; k++) {
 		list = topo_scalar(t->in[k], &count);
@@ -196,6 +230,9 @@ around(Grouper *q, Group *g, Node *t)
 	}
 	while (s.todo.n && !bad) {
 		n = s.todo.at[--s.todo.n];
+		at = place_of(q, n);
+		if (at && at < g->first && !through)
+			continue;
 		bad = member_of(g, n);
 		look_above(&s, n);
 	}
@@ -249,6 +286,7 @@ new_group(Grouper *q, Node *t)
 	g->members = NEWN(q->s->m, Node *, MAX_MEMBERS);
 	g->local = NEWN(q->s->m, bool, MAX_MEMBERS);
 	g->members[g->n++] = t;
+	note_place(q, g, t);
 	g->nouter = rank_of(t);
 	g->home = map_get(&q->s->home, t);
 	g->loc = t->loc;
@@ -261,6 +299,7 @@ static void
 add_member(Grouper *q, Group *g, Node *t, int nouter)
 {
 	g->members[g->n++] = t;
+	note_place(q, g, t);
 	g->nouter = nouter;
 	g->loc = loc_union(q->s->m, g->loc, t->loc);
 	map_put(&q->group, t, g);
@@ -585,6 +624,9 @@ open_grouper(Sched *s)
 		vec_push(s->m, &roots, ((Require *)s->m->requires.at[i])->cond);
 	symbol_owners(s->m, &q.owner);
 	q.list = topo_decided((Node **)roots.at, roots.n, &q.owner, &q.n);
+	for (i = 0; i < q.n; i++)
+		map_put(&q.place, q.list[i], (void *)(intptr_t)(i + 1));
+	q.reach = NEWN(s->m, int, q.n + 1);
 	return q;
 }
 
@@ -596,6 +638,7 @@ close_grouper(Grouper *q)
 	map_free(&q->outside);
 	map_free(&q->readers);
 	map_free(&q->owner);
+	map_free(&q->place);
 }
 
 static bool

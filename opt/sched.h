@@ -33,6 +33,7 @@ typedef struct Storage {
 typedef struct Group {
 	int n, nouter;
 	Node **members;
+	int first, last;       /* members' least and largest place in the order of nodes */
 	bool *local;           /* per member: not used outside the group */
 	bool attends;          /* of attend.c's form, the last member its result */
 	Region *home;
