@@ -10,41 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frontend/frontend.h"
+#include "frontend/import.h"
 
 /* An operator without a row: reported once, at its first node, with the number of nodes. */
 typedef struct Missing { const OnnxNode *first; int nodes; } Missing;
 
-typedef struct Env Env;
-struct Env {
-	Names vals;      /* name to Node, or to poison */
-	Env *up;
-};
-
-/* Which branch an If takes that is open: its branches differ in rank. */
-typedef struct Choice Choice;
-struct Choice { const OnnxNode *node; bool yes; const Choice *next; };
-
-typedef struct Import {
-	OnnxModel *om;
-	Module *m;
-	Names missing;   /* "domain:op-version" to Missing */
-	Vec order;       /* of Missing */
-	int64_t *work;   /* nodes imported: bodies within bodies are made several times */
-	int forks;       /* attempts around this one: see choose_branch */
-	bool settled;    /* no choice was found: the row may say what is wrong */
-	const Choice *choices;
-	const OnnxNode *open;   /* the open If that stopped an import, and its condition */
-	Node *open_cond;
-} Import;
-
 enum { MAX_WORK = 4 * ONNX_MAX_NODES };
 
-static Node poison;
+Node poison;
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static Node *lookup(const Env *e, const char *name)
+Node *env_lookup(const Env *e, const char *name)
 {
 	for (; e; e = e->up) {
 		Node *n = names_get(&e->vals, name);
@@ -54,7 +31,7 @@ static Node *lookup(const Env *e, const char *name)
 	return NULL;
 }
 
-static void bind(Import *im, Env *e, const char *name, Node *n)
+void env_bind(Import *im, Env *e, const char *name, Node *n)
 {
 	if (*name)
 		names_put(im->m, &e->vals, name, n ? n : &poison);
@@ -102,7 +79,8 @@ Node *tensor_node(OnnxModel *om, const OnnxTensor *t, const Loc *loc)
 			diag_error(om->diag, X_UNSUPPORTED, loc, "tensor \"%s\" has element type %s", t->name,
 				onnx_type_name(t->type));
 		else
-			diag_error(om->diag, X_UNSUPPORTED, loc, "tensor \"%s\" has %d dimensions; the limit is "
+			diag_error(om->diag, X_UNSUPPORTED, loc,
+			"tensor \"%s\" has %d dimensions; the limit is "
 				"%d", t->name, t->rank, MAX_RANK);
 		return NULL;
 	}
@@ -169,7 +147,8 @@ static bool attr_value(Import *im, const Loc *loc, const OnnxAttr *a, Attr *to)
 	case OA_TYPE:
 		*to = (Attr){ .name = a->name, .kind = A_TYPE, .type = value_type(im->om, a->type[0]) };
 		if (!to->type)
-			diag_error(im->om->diag, X_UNSUPPORTED, loc, "attribute \"%s\" is no type that is supported", a->name);
+			diag_error(im->om->diag, X_UNSUPPORTED, loc,
+				"attribute \"%s\" is no type that is supported", a->name);
 		return to->type != NULL;
 	default:
 		diag_error(im->om->diag, X_UNSUPPORTED, loc, "attribute \"%s\" is of a kind that is not "
@@ -217,9 +196,7 @@ static bool all_attrs(Import *im, const Form *f, const Op *op, const Attr **list
 
 /* ---- regions -------------------------------------------------------------------------------- */
 
-static bool import_from(Import *, const OnnxGraph *, Env *, int first, bool inlined);
-
-static bool bind_initializers(Import *im, const OnnxGraph *g, Env *e)
+bool bind_initializers(Import *im, const OnnxGraph *g, Env *e)
 {
 	bool ok = true;
 
@@ -229,295 +206,23 @@ static bool bind_initializers(Import *im, const OnnxGraph *g, Env *e)
 			continue;
 		n = tensor_node(im->om, g->init[i], NULL);
 		ok &= n != NULL;
-		bind(im, e, g->init[i]->name, n);
+		env_bind(im, e, g->init[i]->name, n);
 	}
 	return ok;
 }
 
 /* The results; false if one is poisoned. */
-static bool add_results(Import *im, const OnnxGraph *g, const Env *e, Region *r)
+bool add_results(Import *im, const OnnxGraph *g, const Env *e, Region *r)
 {
 	bool ok = true;
 
 	for (int i = 0; i < g->nout; i++) {
-		Node *n = lookup(e, g->out[i].name);
+		Node *n = env_lookup(e, g->out[i].name);
 		ok &= n && n != &poison;
 		if (ok)
 			region_add(im->m, r, n);
 	}
 	return ok;
-}
-
-/*
- * How an operator's subgraph relates to its operands.
- *   lead: inputs before the operands'; skip: operands before those that are carried
- *   carried parameters may change their shape from round to round
- *   scans: the last inputs are slices of operands, made from the number of the round
- */
-typedef struct BodyForm {
-	int lead, skip, carried, scans;
-	bool maps;           /* inputs are elements of those operands that are sequences */
-	const Type **types;  /* of the inputs; `holds`: a condition that is true whenever the body runs */
-	Node *const *in;
-	const OnnxAttr *axes, *backward;
-	const Loc *loc;
-} BodyForm;
-
-static const Type holds;
-
-static int64_t list_entry(const OnnxAttr *a, int i)
-{
-	return a && a->kind == OA_INTS && i < a->n ? a->i[i] : 0;
-}
-
-/* The slice of operand i that a round sees. */
-static Node *scan_slice(Import *im, const BodyForm *b, int i, Node *round)
-{
-	int k = i - b->carried;
-	int64_t axis = list_entry(b->axes, k);
-
-	axis += axis < 0 ? rank_of(b->in[i]) : 0;
-	return scan_element(im->m, b->in[i], (int)axis, round, list_entry(b->backward, k) != 0);
-}
-
-/* NULL after reporting. */
-static Region *import_region(Import *im, const OnnxGraph *g, Env *up, const BodyForm *b)
-{
-	Env e = { .up = up };
-	Region *r = region_new(im->m, g->attr);
-	int n = 0;
-
-	r->params = NEWN(im->m, Node *, g->nin + 2);
-	if (b->scans || b->maps)
-		r->params[n++] = t_param(im->m, "round", ty_tensor(im->m, DT_I64, 0, NULL), 0);
-	for (int i = 0; i < g->nin; i++) {
-		Node *v;
-		if (b->types[i] == &holds)
-			v = t_scalar(im->m, DT_BOOL, (Num){ .i = 1 });
-		else if (b->scans && i >= b->carried)
-			v = scan_slice(im, b, i, r->params[0]);
-		else if (b->maps)
-			v = b->in[i]->type->kind != T_SEQ ? b->in[i] : graph_op(im->m, row_of("", "SequenceAt"), 2,
-				(Node *[]){ b->in[i], r->params[0] }, NULL, 1, 0, NULL, b->loc);
-		else
-			v = r->params[n] = t_param(im->m, g->in[i].name, b->types[i], n), n++;
-		if (!v)
-			return NULL;
-		bind(im, &e, g->in[i].name, v);
-	}
-	r->nparams = n;
-	if (!bind_initializers(im, g, &e))
-		return NULL;
-	import_from(im, g, &e, 0, false);
-	return add_results(im, g, &e, r) ? r : NULL;
-}
-
-/* A tensor's type with one dimension gone (axis from either end); NULL if it has not that many. */
-static const Type *without_axis(Module *m, const Type *t, int64_t axis)
-{
-	Node *dims[MAX_RANK];
-	int n = 0;
-
-	axis += axis < 0 ? t->rank : 0;
-	if (t->kind != T_TENSOR || axis < 0 || axis >= t->rank)
-		return NULL;
-	for (int i = 0; i < t->rank; i++)
-		if (i != axis)
-			dims[n++] = t->dims[i];
-	return ty_tensor(m, t->dtype, n, dims);
-}
-
-static const OnnxAttr *form_attr(const Form *f, const char *name)
-{
-	for (int i = 0; i < f->nattr; i++)
-		if (!strcmp(f->attr[i].name, name))
-			return &f->attr[i];
-	return NULL;
-}
-
-static bool fits_count(Import *im, const Form *f, const OnnxGraph *g, int want)
-{
-	if (g->nin == want)
-		return true;
-	diag_error(im->om->diag, X_INVALID, f->loc, "its %s has %d inputs, expected %d", g->attr, g->nin,
-		want);
-	return false;
-}
-
-static bool loop_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
-{
-	b->lead = 2;
-	b->skip = 2;
-	b->carried = f->nin > 2 ? f->nin - 2 : 0;
-	if (!fits_count(im, f, g, 2 + b->carried))
-		return false;
-	b->types[0] = ty_tensor(im->m, DT_I64, 0, NULL);
-	b->types[1] = &holds;
-	for (int i = 2; i < f->nin; i++)
-		b->types[i] = f->in[i] ? f->in[i]->type : NULL;
-	return true;
-}
-
-static bool scan_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
-{
-	const OnnxAttr *n = form_attr(f, "num_scan_inputs"), *axes = form_attr(f, "scan_input_axes");
-	int64_t scans = n && n->kind == OA_INT ? n->i[0] : -1;
-
-	if (scans < 0 || scans > f->nin) {
-		diag_error(im->om->diag, X_INVALID, f->loc, "num_scan_inputs does not fit %d inputs", f->nin);
-		return false;
-	}
-	if (!fits_count(im, f, g, f->nin))
-		return false;
-	b->carried = f->nin - (int)scans;
-	b->scans = (int)scans;
-	b->axes = axes;
-	b->backward = form_attr(f, "scan_input_directions");
-	for (int i = 0; i < f->nin; i++) {
-		int k = i - b->carried;
-		int64_t axis = k < 0 ? 0 : list_entry(axes, k);
-		b->types[i] = !f->in[i] ? NULL : k < 0 ? f->in[i]->type
-			: without_axis(im->m, f->in[i]->type, axis);
-		if (f->in[i] && !b->types[i]) {
-			diag_error(im->om->diag, X_INVALID, f->loc, "scan input %d has no axis %" PRId64, k, axis);
-			return false;
-		}
-	}
-	return true;
-}
-
-static bool map_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
-{
-	if (!fits_count(im, f, g, f->nin))
-		return false;
-	b->maps = true;
-	for (int i = 0; i < f->nin; i++)
-		b->types[i] = f->in[i] ? f->in[i]->type : NULL;
-	return true;
-}
-
-/* Both graphs of FlexAttention take [batch, heads, queries, keys] in the softmax's type. */
-static bool flex_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
-{
-	const OnnxAttr *p = form_attr(f, "softmax_precision");
-	Node *q = f->nin > 1 ? f->in[0] : NULL, *k = f->nin > 1 ? f->in[1] : NULL;
-
-	if (!fits_count(im, f, g, 1))
-		return false;
-	if (!q || !k || q->type->kind != T_TENSOR || k->type->kind != T_TENSOR || rank_of(q) != 4 || rank_of(k) != 4)
-		return true;                 /* an operand that is missing or unfit is reported */
-	Node *dims[4] = { dim_of(q, 0), dim_of(q, 1), dim_of(q, 2), dim_of(k, 2) };
-	DType d = p && p->kind == OA_INT ? dtype_of_onnx((int)p->i[0]) : dt_small(dtype_of(q)) ? DT_F32 : dtype_of(q);
-	b->types[0] = ty_tensor(im->m, d, 4, dims);
-	return true;
-}
-
-/* Types of the subgraph's parameters as the operands say them. */
-static bool body_types(Import *im, const Form *f, const OnnxGraph *g, BodyForm *b)
-{
-	bool ok = true;
-
-	*b = (BodyForm){ .in = f->in, .loc = f->loc, .types = NEWN(im->m, const Type *, f->nin + g->nin + 2) };
-	if (!strcmp(f->op, "Loop"))
-		ok = loop_types(im, f, g, b);
-	else if (!strcmp(f->op, "Scan"))
-		ok = scan_types(im, f, g, b);
-	else if (!strcmp(f->op, "SequenceMap"))
-		ok = map_types(im, f, g, b);
-	else if (!strcmp(f->op, "FlexAttention"))
-		ok = flex_types(im, f, g, b);
-	else
-		ok = fits_count(im, f, g, 0);
-	for (int i = 0; ok && i < g->nin; i++)
-		if (!b->types[i]) {
-			diag_error(im->om->diag, X_INVALID, f->loc, "an operand of its %s is left out", g->attr);
-			ok = false;
-		}
-	return ok;
-}
-
-/* A carried sequence's type for every round. */
-static const Type *widened(Module *m, const Type *in, const Type *out)
-{
-	if (in->kind == T_OPTIONAL && out->kind == T_SEQ)
-		out = ty_of(m, T_OPTIONAL, DT_NONE, out);
-	const Type *t = ty_join(m, in, out);
-	return t ? t : in;           /* the row says what it thinks of that */
-}
-
-/* Where a carried value comes out in another size than it went in, its size becomes a symbol of
- * the body. True if something changed, so that the body must be made again. */
-static bool generalize(Import *im, const Region *r, const BodyForm *b)
-{
-	Module *m = im->m;
-	bool changed = false;
-	int first = b->lead ? 1 : 0;   /* a loop's first result is its condition */
-
-	for (int i = 0; i < b->carried && first + i < r->nresults; i++) {
-		const Type *in = b->types[b->lead + i], *out = r->results[first + i]->type;
-		Node *dims[MAX_RANK];
-		bool differs = false;
-		if (in->kind != T_TENSOR) {
-			const Type *t = widened(m, in, out);
-			changed |= t != in;
-			b->types[b->lead + i] = t;
-			continue;
-		}
-		if (in->kind != T_TENSOR || out->kind != T_TENSOR || in->rank != out->rank)
-			continue;   /* the row says what it thinks of that */
-		for (int d = 0; d < in->rank; d++) {
-			bool freed = in->dims[d] != b->in[b->skip + i]->type->dims[d];
-			bool same = freed || in->dims[d] == out->dims[d] || prove_eq(m, in->dims[d], out->dims[d]);
-			dims[d] = same ? in->dims[d] : x_sym(m, NULL, 0, INT32_MAX);
-			differs |= !same;
-		}
-		if (!differs)
-			continue;
-		b->types[b->lead + i] = ty_tensor(m, in->dtype, in->rank, dims);
-		changed = true;
-	}
-	return changed;
-}
-
-/* Makes the body without a sound. NULL if anything is wrong with it. */
-static Region *try_region(Import *im, const OnnxGraph *g, Env *e, const BodyForm *b)
-{
-	Diag *d = im->om->diag, quiet = *d;
-	Import attempt = *im;
-
-	quiet.out = NULL;
-	quiet.sink = NULL;
-	quiet.quiet = true;
-	attempt.missing = (Names){ 0 };
-	attempt.order = (Vec){ 0 };
-	im->om->diag = im->m->diag = &quiet;
-	Region *r = import_region(&attempt, g, e, b);
-	im->om->diag = im->m->diag = d;
-	return attempt.order.n == 0 && quiet.errors == d->errors ? r : NULL;
-}
-
-/* A body that carries values is made again until its types hold for every round: each time at
- * least one of their dimensions is set free, so it ends. */
-static Region *import_body(Import *im, const Form *f, const OnnxGraph *g, Env *e)
-{
-	BodyForm b;
-	Region *r;
-
-	if (!body_types(im, f, g, &b))
-		return NULL;
-	for (;;) {
-		int conditions = im->m->requires.n;
-		r = b.carried ? try_region(im, g, e, &b) : NULL;
-		if (!r)
-			r = import_region(im, g, e, &b);
-		else if (generalize(im, r, &b)) {
-			im->m->requires.n = conditions;   /* they were about types that do not hold */
-			continue;
-		}
-		region_requires(im->m, conditions, strcmp(f->op, "If") ? NULL : f->in[0],
-			!strcmp(g->attr, "then_branch"));
-		return r;
-	}
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -570,7 +275,8 @@ static void report_missing(Import *im)
 	for (int i = 0; i < im->order.n; i++) {
 		const Missing *x = im->order.at[i];
 		const OnnxNode *n = x->first;
-		diag_error(im->om->diag, X_UNSUPPORTED, node_loc(im->om, n), "unknown operator \"%s\" (domain "
+		diag_error(im->om->diag, X_UNSUPPORTED, node_loc(im->om, n),
+			"unknown operator \"%s\" (domain "
 			"%s, opset %d)%s", n->op, *n->domain ? n->domain : "ai.onnx", n->version,
 			x->nodes > 1 ? arena_printf(im->m->arena, ", in %d nodes", x->nodes) : "");
 	}
@@ -589,7 +295,8 @@ static Node *constant(Import *im, const OnnxNode *n, const Loc *loc)
 	bool one;
 
 	if (n->nattr != 1) {
-		diag_error(im->om->diag, X_INVALID, loc, "a constant has one attribute, this one %d", n->nattr);
+		diag_error(im->om->diag, X_INVALID, loc, "a constant has one attribute, this one %d",
+			n->nattr);
 		return NULL;
 	}
 	one = a->kind == OA_FLOAT || a->kind == OA_INT || a->kind == OA_STRING;
@@ -608,7 +315,8 @@ static Node *constant(Import *im, const OnnxNode *n, const Loc *loc)
 		return tensor_node(im->om, &(OnnxTensor){ .name = a->name, .type = 8, .rank = !one,
 			.dims = (int64_t[]){ a->n }, .count = a->n, .strings = a->s }, loc);
 	default:
-		diag_error(im->om->diag, X_INVALID, loc, "attribute \"%s\" is no value of a constant", a->name);
+		diag_error(im->om->diag, X_INVALID, loc, "attribute \"%s\" is no value of a constant",
+			a->name);
 		return NULL;
 	}
 }
@@ -622,7 +330,7 @@ static int wanted_outputs(const OnnxNode *n)
 	return k;
 }
 
-static Form form_of(Import *im, const OnnxNode *n, Node **in)
+Form form_of(Import *im, const OnnxNode *n, Node **in)
 {
 	Form f = { .om = im->om, .m = im->m, .node = n, .loc = node_loc(im->om, n), .op = n->op,
 		.nin = n->nin, .nattr = n->nattr, .nout = wanted_outputs(n) };
@@ -652,7 +360,8 @@ static bool all_regions(Import *im, const Form *f, const Op *op, Env *e, int *n,
 		if (!a && !s->attrs[i].required)
 			continue;
 		if (!a || a->kind != OA_GRAPH) {
-			diag_error(im->om->diag, X_INVALID, f->loc, "attribute '%s' must be a graph", s->attrs[i].name);
+			diag_error(im->om->diag, X_INVALID, f->loc, "attribute '%s' must be a graph",
+				s->attrs[i].name);
 			return false;
 		}
 		regions[*n] = import_body(im, f, a->g[0], e);
@@ -660,16 +369,6 @@ static bool all_regions(Import *im, const Form *f, const Op *op, Env *e, int *n,
 			return false;   /* an operator is missing within */
 	}
 	return im->om->diag->errors == errors;
-}
-
-static bool ranks_differ(const Region *a, const Region *b)
-{
-	for (int i = 0; i < a->nresults && i < b->nresults; i++) {
-		const Type *s = a->results[i]->type, *t = b->results[i]->type;
-		if (s->kind == T_TENSOR && t->kind == T_TENSOR && s->rank != t->rank)
-			return true;
-	}
-	return false;
 }
 
 /* *fork: it is an open If, and nothing was made. */
@@ -695,163 +394,8 @@ static Node *make_node(Import *im, Form *f, Env *e, bool *fork)
 		im->open_cond = f->in[0];
 		return NULL;
 	}
-	return ok ? graph_op(im->m, op, f->nin, f->in, attrs, f->nout, nregions, regions, f->loc) : NULL;
-}
-
-/* ---- conditions known at compile time ------------------------------------------------------- */
-
-static const OnnxGraph *branch_of(const OnnxNode *n, bool yes)
-{
-	for (int i = 0; i < n->nattr; i++)
-		if (n->attr[i].kind == OA_GRAPH
-				&& !strcmp(n->attr[i].name, yes ? "then_branch" : "else_branch"))
-			return n->attr[i].g[0];
-	return NULL;
-}
-
-/* The value of a tensor's only element, if it is known. */
-static bool element_known(Import *im, Node *t, int64_t *v)
-{
-	Node *zero[MAX_RANK];
-
-	if (t->type->kind != T_TENSOR)
-		return false;
-	for (int i = 0; i < rank_of(t); i++) {
-		if (!is_intv(dim_of(t, i), 1))
-			return false;
-		zero[i] = x_idx(im->m, 0);
-	}
-	return is_int(x_read(im->m, t, zero), v);
-}
-
-/* The branch that an If takes, if that is known; the other one may be nonsense for these shapes. */
-static const OnnxGraph *taken_branch(Import *im, const OnnxNode *n, Node *cond)
-{
-	const Choice *c;
-	int64_t v;
-
-	for (c = im->choices; c; c = c->next)
-		if (c->node == n)
-			return branch_of(n, c->yes);
-	if (*n->domain || strcmp(n->op, "If") || !cond || cond->type->kind != T_TENSOR
-			|| dtype_of(cond) != DT_BOOL || !element_known(im, cond, &v))
-		return NULL;
-	const OnnxGraph *g = branch_of(n, v != 0);
-	return g && g->nin == 0 ? g : NULL;
-}
-
-/* False: an If in it is open. */
-static bool import_branch(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
-{
-	Env inner = { .up = e };
-
-	bind_initializers(im, g, &inner);
-	if (!import_from(im, g, &inner, 0, true))
-		return false;
-	for (int i = 0; i < n->nout; i++)
-		bind(im, e, n->out[i], i < g->nout ? lookup(&inner, g->out[i].name) : NULL);
-	if (n->nout > g->nout)
-		node_error(im->om, n, X_INVALID, "it has %d outputs, its %s %d", n->nout, g->attr, g->nout);
-	return true;
-}
-
-/* ---- loops that are not the same from round to round ----------------------------------------- */
-
-enum { MAX_ROUNDS = 64, MAX_ROUND_NODES = 4096 };
-
-/* One body for all rounds, with the carried values' ranks kept? */
-static bool rounds_agree(Import *im, const Form *f, const OnnxGraph *g, Env *e)
-{
-	BodyForm b;
-	int conditions = im->m->requires.n;
-	Region *r = body_types(im, f, g, &b) ? try_region(im, g, e, &b) : NULL;
-	bool agree = r != NULL;
-
-	im->m->requires.n = conditions;
-	for (int i = 0; agree && i < b.carried && i + 1 < r->nresults; i++) {
-		const Type *t = b.types[2 + i], *u = r->results[1 + i]->type;
-		agree = t->kind != T_TENSOR || u->kind != T_TENSOR || t->rank == u->rank;
-	}
-	return agree;
-}
-
-/*
- * The body of a loop that is written out: its few rounds are known, and their values differ in rank
- * or shape arithmetic needs the round's number (exporters write strided views so). NULL for others.
- */
-static const OnnxGraph *body_to_write_out(Import *im, const OnnxNode *n, Node **in, Env *e, int64_t *rounds)
-{
-	int64_t go = 1;
-
-	if (*n->domain || strcmp(n->op, "Loop") || n->nin < 2 || !in[0] || !element_known(im, in[0], rounds)
-			|| (in[1] && !element_known(im, in[1], &go)) || !go)
-		return NULL;
-	Form f = form_of(im, n, in);
-	const OnnxAttr *a = form_attr(&f, "body");
-	if (!a || a->kind != OA_GRAPH || *rounds < 1 || *rounds > MAX_ROUNDS
-			|| a->g[0]->nnode * *rounds > MAX_ROUND_NODES || a->g[0]->nin != n->nin
-			|| a->g[0]->nout < n->nin - 1 || !upgrade(&f) || f.nin != n->nin)
-		return NULL;
-	return rounds_agree(im, &f, a->g[0], e) ? NULL : a->g[0];
-}
-
-/* What the rounds gave, stacked. */
-static Node *stacked(Import *im, Node **each, int rounds, const Loc *loc)
-{
-	const Attr *attrs = attrs_add(im->m, NULL, (Attr){ .name = "axis", .kind = A_INT });
-	Node *all = graph_op(im->m, row_of("", "SequenceConstruct"), rounds, each, NULL, 1, 0, NULL, loc);
-
-	attrs = attrs_add(im->m, attrs, (Attr){ .name = "new_axis", .kind = A_INT, .i = 1 });
-	return all ? graph_op(im->m, row_of("", "ConcatFromSequence"), 1, &all, attrs, 1, 0, NULL, loc) : NULL;
-}
-
-/* False: an If in it is open. */
-static bool import_rounds(Import *im, const OnnxNode *n, Node **in, const OnnxGraph *g, int rounds, Env *e)
-{
-	int carried = n->nin - 2, scans = g->nout - 1 - carried, max = rounds;
-	Node **value = NEWN(im->m, Node *, n->nin), **each = NEWN(im->m, Node *, scans * rounds + 1);
-	const Loc *loc = node_loc(im->om, n);
-	int64_t go = 1;
-
-	memcpy(value, in, sizeof *in * (size_t)n->nin);
-	for (int r = 0; r < rounds && go; r++) {
-		Env round = { .up = e };
-		value[0] = t_scalar(im->m, DT_I64, (Num){ .i = r });
-		value[1] = t_scalar(im->m, DT_BOOL, (Num){ .i = 1 });
-		for (int i = 0; i < g->nin; i++)
-			bind(im, &round, g->in[i].name, value[i]);
-		bind_initializers(im, g, &round);
-		if (!import_from(im, g, &round, 0, true))
-			return false;
-		for (int i = 0; i < g->nout; i++) {
-			Node *v = lookup(&round, g->out[i].name);
-			if (!v || v == &poison)
-				rounds = 0;
-			else if (i <= carried)
-				value[1 + i] = v;
-			else
-				each[(i - 1 - carried) * max + r] = v;
-		}
-		if (rounds && !element_known(im, value[1], &go)) {
-			diag_error(im->om->diag, X_UNSUPPORTED, loc, "its rounds differ in shape, and how many there "
-				"are is known only at run time");
-			rounds = 0;
-		}
-		if (!go)
-			rounds = r + 1;
-	}
-	for (int i = 0; i < n->nout; i++)
-		bind(im, e, n->out[i], !rounds ? NULL : i < carried ? value[2 + i]
-			: i < carried + scans ? stacked(im, each + (i - carried) * max, rounds, loc) : NULL);
-	return true;
-}
-
-/* A node that stands for a graph; NULL: what was wrong with it is reported. */
-static bool import_expanded(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
-{
-	for (int i = 0; !g && i < n->nout; i++)
-		bind(im, e, n->out[i], NULL);
-	return !g || import_branch(im, n, g, e);
+	return ok ? graph_op(im->m, op, f->nin, f->in, attrs, f->nout, nregions, regions, f->loc)
+		: NULL;
 }
 
 /* ---- graphs --------------------------------------------------------------------------------- */
@@ -869,7 +413,8 @@ static bool fits_64_bits(Import *im, const OnnxNode *n, const char *name, const 
 			ok = (d == 0 || mul_ok(count, d, &count)) && ok;
 	ok = ok && mul_ok(count, 128, &d);
 	if (!ok)
-		node_error(im->om, n, X_INVALID, "tensor \"%s\" is too large: its size overflows 64 bits", name);
+		node_error(im->om, n, X_INVALID, "tensor \"%s\" is too large: its size overflows 64 bits",
+			name);
 	return ok;
 }
 
@@ -888,8 +433,16 @@ static void bind_results(Import *im, const OnnxNode *n, Node *r, Env *e)
 			node_error(im->om, n, X_INVALID, "output %d (\"%s\") does not exist", i, n->out[i]);
 		if (v && !fits_64_bits(im, n, n->out[i], v))
 			v = NULL;
-		bind(im, e, n->out[i], v);
+		env_bind(im, e, n->out[i], v);
 	}
+}
+
+/* A node that stands for a graph; NULL: what was wrong with it is reported. */
+static bool import_expanded(Import *im, const OnnxNode *n, const OnnxGraph *g, Env *e)
+{
+	for (int i = 0; !g && i < n->nout; i++)
+		env_bind(im, e, n->out[i], NULL);
+	return !g || import_branch(im, n, g, e);
 }
 
 /* False if it is an open If, or holds one. */
@@ -899,7 +452,7 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 	bool poisoned = false, fork = false;
 
 	for (int i = 0; i < n->nin; i++) {
-		in[i] = *n->in[i] ? lookup(e, n->in[i]) : NULL;
+		in[i] = *n->in[i] ? env_lookup(e, n->in[i]) : NULL;
 		poisoned |= in[i] == &poison || (*n->in[i] && !in[i]);
 	}
 	if (is_constant(n)) {
@@ -932,110 +485,15 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 	return !fork;
 }
 
-/*
- * Exporters write "squeeze if this dimension is 1" as an If whose branches differ in rank, followed
- * by nodes that only one of the ranks suits. Where the condition depends on the inputs' shapes
- * alone and exactly one branch lets the rest of the graph be made, that branch is taken and its
- * condition becomes a requirement, checked at entry. Where both do, and the outputs' ranks agree, the
- * rest is made for each.
- */
-enum { MAX_FORKS = 6 };
-
-static bool of_shapes(Module *m, Node *cond)
-{
-	int n;
-	Node **list = topo_scalar(cond, &n);
-	bool ok = true;
-
-	for (int i = 0; i < n; i++) {
-		OpCode c = list[i]->code;
-		bool found = false;
-		for (int k = 0; c == O_SYM && !found && k < m->symdefs.n; k++)
-			found = ((SymDef *)m->symdefs.at[k])->sym == list[i];
-		ok &= found || (c != O_SYM && c != O_READ && c != O_AXIS && c != O_CARRY && c != O_REDUCE
-			&& c != O_ITER);
-	}
-	free(list);
-	return ok;
-}
-
-/*
- * The graph from node `at` on with that branch of the open If taken, as a region that gives the graph's
- * outputs. Made without a sound; NULL if it cannot be made. What it requires holds under the condition.
- */
-static Region *rest_of(Import *im, const OnnxGraph *g, Env *e, int at, bool yes)
-{
-	Diag *d = im->om->diag, quiet = *d;
-	Import attempt = *im;
-	Env inner = { .up = e };
-	Region *r = region_new(im->m, yes ? "then_branch" : "else_branch");
-	Choice choice = { im->open, yes, im->choices };
-	int conditions = im->m->requires.n;
-
-	quiet.out = NULL;
-	quiet.sink = NULL;
-	quiet.quiet = true;
-	attempt.missing = (Names){ 0 };
-	attempt.order = (Vec){ 0 };
-	attempt.forks++;
-	im->om->diag = im->m->diag = &quiet;
-	attempt.choices = &choice;
-	bool ok = import_from(&attempt, g, &inner, at, false) && add_results(&attempt, g, &inner, r);
-	im->om->diag = im->m->diag = d;
-	region_requires(im->m, conditions, im->open_cond, yes);
-	return ok && attempt.order.n == 0 && quiet.errors == d->errors ? r : NULL;
-}
-
-/* Both ways lead to outputs of the same ranks: the rest of the graph becomes an If itself. */
-static bool bind_both(Import *im, const OnnxGraph *g, Env *e, int at, Region **rest)
-{
-	if (ranks_differ(rest[0], rest[1]))
-		return false;
-	Node *r = graph_op(im->m, row_of("", "If"), 1, &im->open_cond, NULL, g->nout, 2, rest,
-		node_loc(im->om, g->node[at]));
-	for (int i = 0; i < g->nout; i++)
-		bind(im, e, g->out[i].name, r ? t_result(im->m, r, i) : NULL);
-	return true;
-}
-
-typedef enum Chosen { CHOSEN_NONE, CHOSEN_ONE, CHOSEN_BOTH } Chosen;
-
-/* Node `at` is or holds an open If. ONE: the choice is noted and the node can be made; BOTH: all is. */
-static Chosen choose_branch(Import *im, const OnnxGraph *g, Env *e, int at)
-{
-	Module *m = im->m;
-	Node *zero[MAX_RANK], *cond;
-	Region *rest[2] = { NULL, NULL };
-	int conditions = m->requires.n;
-
-	for (int i = 0; i < MAX_RANK; i++)
-		zero[i] = x_idx(m, 0);
-	cond = x_read(m, im->open_cond, zero);
-	for (int i = 0; i < 2 && im->forks < MAX_FORKS; i++)
-		rest[i] = rest_of(im, g, e, at, i == 0);
-	if (rest[0] && rest[1] && bind_both(im, g, e, at, rest))
-		return CHOSEN_BOTH;
-	m->requires.n = conditions;
-	if (!rest[0] == !rest[1] || !of_shapes(m, cond))
-		return CHOSEN_NONE;
-	bool yes = rest[0] != NULL;
-	require(m, yes ? cond : x_not(m, cond), node_loc(im->om, im->open), "inputs of this shape would take "
-		"its %s, whose result has not the rank that the rest of the model takes",
-		yes ? "else_branch" : "then_branch");
-	Choice *c = NEW(m, Choice);
-	*c = (Choice){ im->open, yes, im->choices };
-	im->choices = c;
-	return CHOSEN_ONE;
-}
-
 /* inlined: what cannot be chosen here may be where the graph has its place; then false. */
-static bool import_from(Import *im, const OnnxGraph *g, Env *e, int first, bool inlined)
+bool import_nodes(Import *im, const OnnxGraph *g, Env *e, int first, bool inlined)
 {
 	bool settled = im->settled;          /* of a node around this graph */
 
 	for (int i = first; i < g->nnode && *im->work < MAX_WORK; i++) {
 		if (++*im->work == MAX_WORK)
-			diag_error(im->om->diag, X_BUDGET, NULL, "subgraphs nested too deeply: their bodies took "
+			diag_error(im->om->diag, X_BUDGET, NULL,
+				"subgraphs nested too deeply: their bodies took "
 				"more than %d nodes", MAX_WORK);
 		while (!import_node(im, g->node[i], e)) {
 			Chosen c = choose_branch(im, g, e, i);
@@ -1112,18 +570,20 @@ static bool import_inputs(Import *im, const ImportOptions *opt, Env *e)
 			add_param(im, name, t, first);
 		if (value)
 			m->symdefs.n = first;
-		bind(im, e, name, value ? value : t ? m->main->params[m->main->nparams - 1] : NULL);
+		env_bind(im, e, name, value ? value : t ? m->main->params[m->main->nparams - 1] : NULL);
 	}
 	for (int i = 0; i < opt->nfreeze; i++)
-		if (!lookup(e, intern(m, opt->freeze[i].name))) {
-			diag_error(im->om->diag, X_USAGE, NULL, "--freeze %s: the model has no input of this name",
+		if (!env_lookup(e, intern(m, opt->freeze[i].name))) {
+			diag_error(im->om->diag, X_USAGE, NULL,
+				"--freeze %s: the model has no input of this name",
 				opt->freeze[i].name);
 			ok = false;
 		}
 	return ok;
 }
 
-/* What the model says of its outputs is not used, but where it is wrong its author may want to know. */
+/* What the model says of its outputs is not used, but where it is wrong its author may want to
+ * know. */
 static void compare_declared(Import *im, const OnnxValue *v, const Node *r)
 {
 	const OnnxType *t = v->type;
@@ -1157,7 +617,7 @@ bool onnx_import(OnnxModel *om, const ImportOptions *opt)
 		opt = &none;
 	import_inputs(&im, opt, &e);
 	bind_initializers(&im, g, &e);
-	import_from(&im, g, &e, 0, false);
+	import_nodes(&im, g, &e, 0, false);
 	om->m->out_names = NEWN(om->m, const char *, g->nout + 1);
 	for (int i = 0; i < g->nout; i++)
 		om->m->out_names[i] = g->out[i].name;
