@@ -25,6 +25,7 @@ const char c_prelude[] =
 	"typedef float f32;\n"
 	"typedef double f64;\n"
 	"typedef u16 f16, bf16;       /* bits: they compute as f32 */\n"
+	"typedef struct { u64 re, im; } c128;  /* only moved */\n"
 	"\n"
 	"#define TCC_FN static inline\n"
 	"#if defined(__GNUC__)\n"

@@ -48,6 +48,7 @@ const char *cstorage(DType d)
 	case DT_BOOL: case DT_U2: case DT_U4: return "u8";
 	case DT_I2: case DT_I4: return "i8";
 	case DT_INDEX: return "i64";
+	case DT_C64: return "u64";
 	default: return dt_float(d) && dtypes[d].bits <= 8 ? "u8" : dtypes[d].text;
 	}
 }
@@ -89,7 +90,9 @@ static void put_int(FILE *o, DType d, int64_t i)
 
 void c_literal(CFile *f, FILE *o, DType d, Num v)
 {
-	if (!dt_float(d)) {
+	if (d == DT_C128) {
+		fputs(f->gpu ? "tcc_c128_zero()" : "(c128){ 0, 0 }", o);
+	} else if (!dt_float(d)) {
 		put_int(o, d, v.i);
 	} else if (dt_small(d)) {
 		uint16_t bits = 0;

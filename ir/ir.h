@@ -88,6 +88,8 @@ DType dtype_of_onnx(int code);                           /* DT_NONE if unknown *
 static inline bool dt_float(DType d) { return dtypes[d].cls == 'F'; }
 static inline bool dt_int(DType d) { return dtypes[d].cls == 'I' || dtypes[d].cls == 'U' || dtypes[d].cls == 'X'; }
 static inline bool dt_signed(DType d) { return dtypes[d].cls == 'I' || dtypes[d].cls == 'X'; }
+/* Complex elements and strings are moved and chosen among, never computed with; a complex literal is 0. */
+static inline bool dt_number(DType d) { return dtypes[d].bits > 0 && dtypes[d].cls != 'C'; }
 static inline bool dt_small(DType d) { return dt_float(d) && dtypes[d].bits < 32; }
 
 typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK } Space;

@@ -180,7 +180,7 @@ Num data_get(const Data *data, DType d, int64_t k)
 	int bits = dtypes[d].bits;
 	const uint8_t *p = data->bytes;
 	uint64_t u = 0;
-	if (bits == 0 || bits > 64 || dtypes[d].cls == 'C')
+	if (!dt_number(d))
 		return (Num){ 0 };
 	if (bits < 8) {
 		int per = 8 / bits;
@@ -195,7 +195,7 @@ void data_set(void *bytes, DType d, int64_t k, Num n)
 {
 	int bits = dtypes[d].bits;
 	uint8_t *p = bytes;
-	if (bits == 0 || bits > 64 || dtypes[d].cls == 'C')
+	if (!dt_number(d))
 		return;
 	uint64_t u = d == DT_BOOL ? n.i != 0 : to_bits(d, n);
 	if (bits < 8) {
@@ -484,7 +484,7 @@ bool num_eval(int op, DType result, DType operand, const Num *in, Num *out)
 	int nin = arity(op);
 	Num r = { 0 };
 	bool ok = true;
-	if (nin < 0 || dtypes[operand].bits == 0 || dtypes[operand].cls == 'C')
+	if (nin < 0 || !dt_number(operand))
 		return false;
 	if (op == O_SELECT)
 		r = in[0].i ? in[1] : in[2];

@@ -50,12 +50,12 @@ static Node *literal(P *p, bool minus)
 {
 	DType d = p->suffix ? dtype_parse(p->suffix) : p->is_float ? DT_F32 : DT_INDEX;
 	Num n;
-	if (d == DT_NONE || dtypes[d].bits == 0 || dtypes[d].cls == 'C')
+	if (d == DT_NONE || dtypes[d].bits == 0)
 		ps_bad(p, "'%s' is no type of a number", p->suffix);
 	if (dt_float(d)) {
 		double v = strtod(p->str, NULL);
 		n = num_round(d, minus ? -v : v);
-	} else if (p->is_float || d == DT_BOOL) {
+	} else if (p->is_float || d == DT_BOOL || (!dt_number(d) && strcmp(p->str, "0"))) {
 		ps_bad(p, "%s is no %s", p->str, dtypes[d].text);
 	} else {
 		int64_t v = ps_digits(p, minus, d == DT_U64 && !minus);
@@ -154,7 +154,7 @@ int ps_comb(P *p)
 void ps_check_comb(P *p, int c, DType d)
 {
 	bool logic = c == COMB_AND || c == COMB_OR;
-	if (d == DT_STRING || dtypes[d].cls == 'C' || (logic && dt_float(d)) ||
+	if (!dt_number(d) || (logic && dt_float(d)) ||
 			(d == DT_BOOL && (c == COMB_SUM || c == COMB_PROD)))
 		ps_bad(p, "%s of %s", comb_names[c], dtypes[d].text);
 }
@@ -283,7 +283,7 @@ static Node *element(P *p, Node *t)
 	DType d = t->type->dtype;
 	if (!tensor && t->type->kind != T_BUFFER)
 		ps_bad(p, "only tensors and buffers have elements");
-	if (d == DT_STRING || dtypes[d].cls == 'C')
+	if (d == DT_STRING)
 		ps_bad(p, "elements of %s cannot be computed with", dtypes[d].text);
 	ps_want(p, "[");
 	while (!ps_is(p, "]")) {

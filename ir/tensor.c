@@ -358,7 +358,7 @@ x_read(Module *m, Node *t, Node *const *idx)
 	}
 	if (known && t->elems && t->elems[flat])
 		return t->elems[flat];
-	if (known && d->code == O_CONST && dt != DT_STRING && flat < d->data->count)
+	if (known && d->code == O_CONST && dt_number(dt) && flat < d->data->count)
 		return x_num(m, dt, data_get(d->data, dt, flat));
 	r = x_num(m, dt, (Num){0});             /* for the type's range */
 	r = node_make(m, (Node){.op = core_op(O_READ), .type = ty_scalar(m, dt), .nin = rank_of(t) + 1, .in = in,
@@ -630,7 +630,7 @@ uniform_value(const Node *t, Num *v)
 	const Node *d = definition((Node *)t), *body;
 	int64_t k;
 
-	if (t->type->kind != T_TENSOR || t->type->dtype == DT_STRING)
+	if (t->type->kind != T_TENSOR || !dt_number(t->type->dtype))
 		return false;
 	if (d->code == O_TENSOR && (body = d->in[d->nin - 1])->code == O_NUM)
 		return *v = body->num, true;

@@ -76,8 +76,8 @@ bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_
 		return false;
 	}
 	for (int i = 0; i < nin; i++)
-		if (!in[i] || in[i]->type->kind != T_SCALAR || dtypes[in[i]->type->dtype].bits == 0 ||
-				dtypes[in[i]->type->dtype].cls == 'C') {
+		if (!in[i] || in[i]->type->kind != T_SCALAR || in[i]->type->dtype == DT_STRING ||
+				(op != O_SELECT && !dt_number(in[i]->type->dtype))) {
 			snprintf(why, size, "operand %d of %s is no number", i + 1, name);
 			return false;
 		}
@@ -96,7 +96,7 @@ bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_
 		snprintf(why, size, "%s of %s", name, dtypes[d].text);
 		return false;
 	}
-	if (rows[op].result == 'T' && (dtypes[to].bits == 0 || dtypes[to].cls == 'C')) {
+	if (rows[op].result == 'T' && !dt_number(to)) {
 		snprintf(why, size, "no conversion to %s", dtypes[to].text);
 		return false;
 	}

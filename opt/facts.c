@@ -23,10 +23,10 @@ all_elements(const Node *n, bool (*ok)(DType, Num))
 
 	if (uniform_value(n, &v))
 		return ok(t, v);
-	for (k = 0; d->code == O_CONST && t != DT_STRING && k < d->data->count; k++)
+	for (k = 0; d->code == O_CONST && dt_number(t) && k < d->data->count; k++)
 		if (!ok(t, data_get(d->data, t, k)))
 			return false;
-	return d->code == O_CONST && t != DT_STRING;
+	return d->code == O_CONST && dt_number(t);
 }
 
 /* Plus or minus a power of two whose reciprocal is a normal number. */

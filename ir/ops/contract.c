@@ -204,9 +204,9 @@ expect_shape(Build *b, const char *what, Node *t, int rank, Node *const *want)
 		expect_dim(b, what, dim_of(t, i), want[i], false);
 }
 
-/* The sum of an operand over k, as i32, over the product's axes that it has. */
+/* The sum of an operand over k, in type c, over the product's axes that it has. */
 static Node *
-sum_over_k(Module *m, Node *x, Node *const *idx, Node *k)
+sum_over_k(Module *m, DType c, Node *x, Node *const *idx, Node *k)
 {
 	Node *axes[MAX_RANK], *at[MAX_RANK], *red = NULL, *t;
 	int i, n = 0;
@@ -217,7 +217,7 @@ sum_over_k(Module *m, Node *x, Node *const *idx, Node *k)
 		else
 			at[i] = axes[n++] = x_axis(m, dim_of(x, i));
 	}
-	t = t_tensor(m, n, axes, x_reduce(m, COMB_SUM, 1, &red, x_cast(m, DT_I32, x_read(m, x, at))));
+	t = t_tensor(m, n, axes, x_reduce(m, COMB_SUM, 1, &red, x_cast(m, c, x_read(m, x, at))));
 	for (i = n = 0; i < rank_of(x); i++)
 		if (idx[i] != k)
 			at[n++] = idx[i];
@@ -225,14 +225,15 @@ sum_over_k(Module *m, Node *x, Node *const *idx, Node *k)
 }
 
 /*
- * sum (a - za)(b - zb) = sum a b - za sum b - zb sum a + k za zb, in wrapping 32-bit integers: exact,
- * and the product stays a product of bytes. At the axes of p, which are renewed.
+ * sum (a - za)(b - zb) = sum a b - za sum b - zb sum a + k za zb, of bytes in wrapping 32-bit integers:
+ * exact, and the product stays a product of bytes. At the axes of p, which are renewed.
  */
 static Node *
 integer_product(Build *b, Node *x, Node *y, Node *zx, Node *zy, Product *p)
 {
 	Module *m = b->m;
-	Node *e, *t, *zero = x_int(m, DT_I32, 0), *za = zero, *zb = zero;
+	DType c = acc_type(dtype_of(x));
+	Node *e, *t, *zero = x_int(m, c, 0), *za = zero, *zb = zero;
 	Product q;
 
 	if (!product_axes(b, x, y, p))
@@ -242,16 +243,16 @@ integer_product(Build *b, Node *x, Node *y, Node *zx, Node *zy, Product *p)
 		return NULL;
 	*p = q;
 	if (zx)
-		za = x_cast(m, DT_I32, operand_param(b, zx, x, p->x, true));
+		za = x_cast(m, c, operand_param(b, zx, x, p->x, true));
 	if (zy)
-		zb = x_cast(m, DT_I32, operand_param(b, zy, y, p->y, false));
+		zb = x_cast(m, c, operand_param(b, zy, y, p->y, false));
 	e = x_read(m, t, p->axes);
 	if (!is_zero(za))
-		e = x_sub(m, e, x_mul(m, za, sum_over_k(m, y, p->y, p->k)));
+		e = x_sub(m, e, x_mul(m, za, sum_over_k(m, c, y, p->y, p->k)));
 	if (!is_zero(zb))
-		e = x_sub(m, e, x_mul(m, zb, sum_over_k(m, x, p->x, p->k)));
+		e = x_sub(m, e, x_mul(m, zb, sum_over_k(m, c, x, p->x, p->k)));
 	if (!is_zero(za) && !is_zero(zb))
-		e = x_add(m, e, x_mul(m, x_cast(m, DT_I32, p->k->in[0]), x_mul(m, za, zb)));
+		e = x_add(m, e, x_mul(m, x_cast(m, c, p->k->in[0]), x_mul(m, za, zb)));
 	return e;
 }
 

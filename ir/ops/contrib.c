@@ -495,12 +495,15 @@ build_matmul_nbits(Build *b)
 static Node *
 scaled_product(Build *b, Node *a, Node *az, Node *as, Node *w, Node *wz, Node *ws, Node *bias)
 {
-	Node *t = call(b, "matmul_integer", 4, (Node *[]){a, w, az, wz}, NULL), *s = binary(b, "mul", as, ws);
+	DType d = dtype_of(as), c = acc_type(d);
+	Node *t = call(b, "matmul_integer", 4, (Node *[]){a, w, az, wz}, NULL);
+	Node *s = binary(b, "mul", cast_to(b, as, c), cast_to(b, ws, c));
 
 	if (!t || !s)
 		return NULL;
-	t = binary(b, "mul", cast_to(b, t, dtype_of(s)), s);
-	return bias ? binary(b, "add", t, bias) : t;
+	t = binary(b, "mul", cast_to(b, t, c), s);
+	t = bias ? binary(b, "add", t, cast_to(b, bias, c)) : t;
+	return t ? cast_to(b, t, d) : NULL;
 }
 
 static Node *
@@ -722,7 +725,7 @@ const Op ops_contrib[] = {
 	BUILD("fused_gemm", MS("FusedGemm"), 1, "(a: float, b: a, c: a?) {activation: str?, activation_alpha: float?,"
 		" activation_beta: float?, activation_gamma: float?, alpha: float = 1, beta: float = 1, transA: int = 0,"
 		" transB: int = 0} -> y", build_fused_gemm, "Gemm and an activation"),
-	BUILD("matmul_nbits", MS("MatMulNBits"), 1, "(a: float, b: u8, scales: a, zeros: u8|a?, g_idx: i32?, bias: a?)"
+	BUILD("matmul_nbits", MS("MatMulNBits"), 1, "(a: float, b: u8, scales: a, zeros: u8|float?, g_idx: i32?, bias: a?)"
 		" {K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0} -> y",
 		build_matmul_nbits, "product with weights of few bits"),
 	BUILD("matmul_integer_to_float", MS("MatMulIntegerToFloat"), 1, "(a: i8|u8, b: i8|u8, a_scale: float, b_scale: a_scale,"

@@ -221,19 +221,14 @@ build_ms_attention(Build *b)
 static Node *
 build_qattention(Build *b)
 {
-	Node **in = b->in, *x = call(b, "matmul_integer", 4, (Node *[]){in[0], in[1], in[6], in[7]}, NULL), *s, *ax[3];
-	DType d = dtype_of(in[3]);
+	Node **in = b->in, *x;
 
-	s = x ? call(b, "mul", 2, (Node *[]){in[3], in[4]}, NULL) : NULL;
-	if (!s)
+	x = call(b, "matmul_integer_to_float", 7, (Node *[]){in[0], in[1], in[3], in[4], in[6], in[7], in[2]}, NULL);
+	if (!x)
 		return NULL;
 	if (rank_of(x) != 3)
 		return fail(b, "the projection has %d dimensions, must have 3", rank_of(x));
-	axes_new(b->m, 3, x->type->dims, ax);
-	x = t_tensor(b->m, 3, ax, x_cast(b->m, d, x_read(b->m, x, ax)));
-	x = call(b, "mul", 2, (Node *[]){x, s}, NULL);
-	x = x ? call(b, "add", 2, (Node *[]){x, in[2]}, NULL) : NULL;
-	return x ? projected_attention(b, x, in[5], in[8], NULL) : NULL;
+	return projected_attention(b, x, in[5], in[8], NULL);
 }
 
 /* ---- MultiHeadAttention ------------------------------------------------------------------------------------ */
@@ -371,19 +366,32 @@ group_sink(Att *a, Node *h)
 static Node *
 present(Module *m, Group *g, Node *past, Node *new, Node *total)
 {
-	Node *ax[4], *idx[4], *p, *e;
+	Node *ax[4], *idx[4], *p, *e, *zero;
+	DType d = past ? dtype_of(past) : dtype_of(new);
 
 	for (int i = 0; i < 4; i++)
 		ax[i] = x_axis(m, i == 2 ? total : dim_of(new, i));
 	memcpy(idx, ax, sizeof idx);
+	zero = x_int(m, d, 0);
 	p = past_length(m, g, ax[0]);
 	idx[2] = x_sub(m, ax[2], p);
 	e = x_and(m, x_le(m, x_idx(m, 0), idx[2]), x_lt(m, idx[2], g->S));
-	e = x_select(m, e, x_read(m, new, idx), g->in_place ? x_read(m, past, ax) : x_int(m, dtype_of(new), 0));
+	e = x_select(m, e, x_cast(m, d, x_read(m, new, idx)), g->in_place ? x_read(m, past, ax) : zero);
 	if (!past || g->in_place)
 		return t_tensor(m, 4, ax, e);
 	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], x_min(m, p, dim_of(past, 2))), x_read(m, past, ax),
-		x_select(m, x_lt(m, ax[2], p), x_int(m, dtype_of(new), 0), e)));
+		x_select(m, x_lt(m, ax[2], p), zero, e)));
+}
+
+static Node *
+as_type(Module *m, Node *x, DType d)
+{
+	Node *ax[4];
+
+	if (dtype_of(x) == d)
+		return x;
+	axes_new(m, 4, x->type->dims, ax);
+	return t_tensor(m, 4, ax, x_cast(m, d, x_read(m, x, ax)));
 }
 
 static bool
@@ -397,6 +405,8 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 		return false;
 	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || !in[3] != !in[4])
 		return fail(b, "query must have 3 dimensions; key with value, past_key with past_value") != NULL;
+	if (in[3] && dtypes[dtype_of(in[3])].bits < 16)
+		return unsupported(b, "a cache of type %s", dtypes[dtype_of(in[3])].text) != NULL;
 	if (in[12] || in[13] || in[14] || in[15] || attr_int(b, "sliding_window_cache"))
 		return unsupported(b, "quantized or sliding caches and norms of queries and keys") != NULL;
 	if (rank_of(in[5]) > 2 || (in[10] && rank_of(in[10]) != 4) || (in[11] && rank_of(in[11]) != 1))
@@ -501,15 +511,15 @@ build_group_query(Build *b)
 		return NULL;
 	total = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[6])));
 	total = in[3] ? x_max(m, total, dim_of(in[3], 2)) : total;
-	a.k = present(m, &g, in[3], a.k, total);
-	a.v = present(m, &g, in[4], a.v, total);
+	out[1] = present(m, &g, in[3], a.k, total);
+	out[2] = present(m, &g, in[4], a.v, total);
+	a.k = as_type(m, out[1], dtype_of(in[0]));
+	a.v = as_type(m, out[2], dtype_of(in[0]));
 	if (g.smooth || g.sinks)
 		a.sink = group_sink;
 	if (!attention(&a))
 		return NULL;
 	out[0] = join_heads(m, &a, true);
-	out[1] = a.k;
-	out[2] = a.v;
 	out[3] = ungroup(m, attr_int(b, "qk_output") == 2 ? a.probs : a.biased);
 	return t_tuple(m, 4, out);
 }
@@ -845,7 +855,7 @@ const Op ops_contrib_attention[] = {
 		" attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, cache_indirection: i32?)"
 		" {mask_filter_value: float = -10000, num_heads: int, scale: float = 0, unidirectional: int = 0}"
 		" -> y, present_key?, present_value?, qk?", build_multi_head, "attention of projected operands"),
-	BUILD("group_query_attention", MS("GroupQueryAttention"), 1, "(q: float, k: q?, v: q?, past_key: q?, past_value: q?,"
+	BUILD("group_query_attention", MS("GroupQueryAttention"), 1, "(q: float, k: q?, v: q?, past_key: float?, past_value: past_key?,"
 		" seqlens: i32, total: i32, cos: q?, sin: q?, position_ids: i64?, attention_bias: q?, head_sink: q?,"
 		" k_scale: f32?, v_scale: f32?, q_norm: q?, k_norm: q?) {causal: int = 1, do_rotary: int = 0, k_quant_type: str?,"
 		" kv_cache_bit_width: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int,"

@@ -271,9 +271,9 @@ const Op ops_contrib_more[] = {
 		"unsqueeze(x, reshape(cast(axis, i64), [1]))", "a dimension of 1 more"),
 	BUILD("ms_range", MS("Range"), 1, "(start: num, limit: start, delta: start?) {} -> y", build_range,
 		"start, start + delta ... below limit"),
-	BUILD("ms_grid_sample", MS("GridSample"), 1, "(x: float, grid: x) {align_corners: int = 0, mode: str = \"bilinear\","
+	BUILD("ms_grid_sample", MS("GridSample"), 1, "(x: num, grid: float) {align_corners: int = 0, mode: str = \"bilinear\","
 		" padding_mode: str = \"zeros\"} -> y", build_grid_sample, "sampled at given places"),
-	BUILD("ms_unique", MS("Unique"), 1, "(x: num) {} -> y, inverse, counts", build_unique,
+	BUILD("ms_unique", MS("Unique"), 1, "(x: num|bool|string) {} -> y, inverse, counts", build_unique,
 		"different elements in the order of their appearance"),
 	COMP("matmul_integer16", MS("MatMulInteger16"), 1, "(a: i16|u16, b: i16|u16) {} -> y",
 		"matmul(cast(a, i32), cast(b, i32))", "matrix product of 16-bit integers"),

@@ -3,7 +3,7 @@
  * it is out of range, which `bound` reports when the program runs.
  */
 #include <string.h>
-#include "ops.h"
+#include "ml.h"
 
 static Node *
 checked(Module *m, Node *i, Node *dim)
@@ -384,6 +384,12 @@ build_non_zero(Build *b)
 	int rank = rank_of(x), i;
 
 	flat = reshape(m, x, 1, &n);
+	if (dtype_of(flat) == DT_STRING) {           /* an empty string is as zero */
+		flat = call(b, "equal", 2, (Node *[]){flat, one_string(b, "")}, NULL);
+		flat = flat ? call(b, "not", 1, &flat, NULL) : NULL;
+		if (!flat)
+			return NULL;
+	}
 	axis = x_axis(m, n);
 	v = x_read(m, flat, &axis);
 	if (v->type->dtype != DT_BOOL)
@@ -431,7 +437,7 @@ const Op ops_index[] = {
 	BUILD("compress",        "Compress",        28,
 		"(x: any, condition: bool) {axis: int?} -> y", build_compress,
 		"the slices whose condition holds"),
-	BUILD("non_zero",        "NonZero",         13, "(x: num|bool) {} -> y", build_non_zero,
+	BUILD("non_zero",        "NonZero",         13, "(x: num|bool|string) {} -> y", build_non_zero,
 		"the indices of what is not zero"),
 	{0}
 };

@@ -43,6 +43,7 @@ typedef float f32;
 typedef double f64;
 typedef u16 f16;        /* storage of IEEE binary16; convert to f32 to compute */
 typedef u16 bf16;       /* storage of bfloat16 */
+typedef struct { u64 re, im; } c128;    /* only moved */
 
 #define TCC_RESTRICT __restrict__
 
@@ -514,6 +515,7 @@ TCC_FN u32 tcc_word(i32x4 v, i32 i)
 	return (u32)(i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w);
 }
 TCC_FN u8 tcc_u8_at(i32x4 v, i32 i) { return (u8)(tcc_word(v, i >> 2) >> (i & 3) * 8); }
+TCC_FN c128 tcc_c128_zero(void) { c128 z = {0, 0}; return z; }
 TCC_FN u16 tcc_u16_at(i32x4 v, i32 i) { return (u16)(tcc_word(v, i >> 1) >> (i & 1) * 16); }
 TCC_FN i32 tcc_pack_u16(u16 lo, u16 hi) { return (i32)((u32)lo | (u32)hi << 16); }
 TCC_FN i32 tcc_pack_u8(u8 a, u8 b, u8 c, u8 d)
