@@ -81,10 +81,16 @@ Val ex_lanes(Fn *, Node *);                  /* the same, as a vector of the loo
 Val splat(Fn *, Val, int lanes);
 Val combine(Fn *, Comb, DType, Val, Val);
 Val intrinsic(Fn *, const char *name, Ty overload, Ty overload2, int n, Val *args);
+Val intr1(Fn *, const char *name, Val);      /* overloaded by the operands' type */
+Val intr2(Fn *, const char *name, Val, Val);
 Ty reg_type(Fn *, DType);
 Ty mem_type(LLVMContextRef, DType);
 Ty vec_of(Ty, int lanes);
 bool is_vec(Val);
+int val_lanes(Val);                           /* 0: a scalar */
+unsigned val_bits(Val);                       /* of an element */
+Val like_int(Fn *, Val like, int64_t);       /* a constant of its type */
+Val like_flt(Fn *, Val like, double);
 Val i64c(Fn *, int64_t);
 bool varies(Fn *, Node *);
 typedef struct Mark { int kept, passing; } Mark;
@@ -94,6 +100,23 @@ void memo_next(Fn *);                        /* another statement: forgets what 
 Val bug(Fn *, const char *what);             /* notes it and returns poison of i64 */
 bool has_effect(Node *);                     /* may fault or report: loads, bounds */
 Block new_block(Fn *, const char *name);
+
+/* ---- llvm_arith.c ---- */
+bool x86(const Machine *);
+bool fits32(const Node *);
+Val widen(Fn *, Val, unsigned bits, bool sign);   /* an integer in another width */
+/* div, rem, floordiv, mod; the nodes tell ranges */
+Val divmod(Fn *, OpCode, DType, Node *na, Node *nb, Val a, Val b);
+Val shift(Fn *, OpCode, DType, Val, Val);
+Val compare(Fn *, OpCode, DType, Val, Val);
+Val minmax(Fn *, bool max, DType, Val, Val);
+Val rounding(Fn *, OpCode, DType, Val);
+Val fused(Fn *, OpCode, DType, Val a, Val b, Val c);   /* fma, muladd */
+
+/* ---- llvm_cast.c ---- */
+bool as_bits(DType);                         /* is the type held as the integer of its bits? */
+Val ex_cast(Fn *, Node *);
+Val ex_bits(Fn *, Node *);
 
 /* ---- llvm_rem.c ---- */
 Val float_rem(Fn *, DType, Val, Val);

@@ -3,7 +3,6 @@
  * scalar.def to the letter: guards where LLVM's own are undefined, no fast-math, no contraction
  * but muladd, and never an intrinsic that the machine would call a library for.
  */
-#include <math.h>
 #include <string.h>
 #include "llvm.h"
 
@@ -57,14 +56,14 @@ elem_of(Val v)
 	return LLVMGetTypeKind(t) == LLVMVectorTypeKind ? LLVMGetElementType(t) : t;
 }
 
-static int
-lanes_of(Val v)
+int
+val_lanes(Val v)
 {
 	return is_vec(v) ? (int)LLVMGetVectorSize(LLVMTypeOf(v)) : 0;
 }
 
-static unsigned
-bits_of(Val v)
+unsigned
+val_bits(Val v)
 {
 	return LLVMGetIntTypeWidth(elem_of(v));
 }
@@ -84,16 +83,16 @@ splat(Fn *f, Val v, int lanes)
 }
 
 /* An integer constant of the type of v. */
-static Val
+Val
 like_int(Fn *f, Val v, int64_t k)
 {
-	return splat(f, LLVMConstInt(elem_of(v), (uint64_t)k, true), lanes_of(v));
+	return splat(f, LLVMConstInt(elem_of(v), (uint64_t)k, true), val_lanes(v));
 }
 
-static Val
+Val
 like_flt(Fn *f, Val v, double k)
 {
-	return splat(f, LLVMConstReal(elem_of(v), k), lanes_of(v));
+	return splat(f, LLVMConstReal(elem_of(v), k), val_lanes(v));
 }
 
 static Val
@@ -105,7 +104,8 @@ num(Fn *f, DType d, Num n)
 		return LLVMConstInt(reg_type(f, d), (uint64_t)n.i, true);
 	data_set(&bits, d, 0, n);
 	if (d == DT_F32)
-		return LLVMConstBitCast(LLVMConstInt(LLVMInt32TypeInContext(f->cx), bits, false), reg_type(f, d));
+		return LLVMConstBitCast(LLVMConstInt(LLVMInt32TypeInContext(f->cx), bits, false),
+			reg_type(f, d));
 	if (d == DT_F64)
 		return LLVMConstReal(reg_type(f, d), n.f);
 	return LLVMConstInt(reg_type(f, d), bits, false);
@@ -136,19 +136,19 @@ intrinsic(Fn *f, const char *name, Ty o1, Ty o2, int n, Val *args)
 	return LLVMBuildCall2(f->b, LLVMIntrinsicGetType(f->cx, id, o, no), fn, args, (unsigned)n, "");
 }
 
-static Val
+Val
 intr1(Fn *f, const char *name, Val a)
 {
 	return intrinsic(f, name, LLVMTypeOf(a), NULL, 1, &a);
 }
 
-static Val
+Val
 intr2(Fn *f, const char *name, Val a, Val b)
 {
 	return intrinsic(f, name, LLVMTypeOf(a), NULL, 2, (Val[]){a, b});
 }
 
-/* ---- what varies over the vector loop ---------------------------------------------------------- */
+/* ---- what varies over the vector loop -------------------------------------------------------- */
 
 bool
 varies(Fn *f, Node *e)
@@ -200,7 +200,8 @@ has_effect_n(Node *e, int depth)
 	return false;
 }
 
-/* Trees of a thousand nodes count as having effects: the answer is only about what may be hoisted. */
+/* Trees of a thousand nodes count as having effects: the answer is only about what may be
+ * hoisted. */
 bool
 has_effect(Node *e)
 {
@@ -282,464 +283,7 @@ memo_put(Fn *f, Node *e, Val v)
 	map_put(&f->memo, e, v);
 }
 
-/* ---- integers -------------------------------------------------------------------------------- */
-
-/* An integer vector or scalar in another width. */
-static Val
-widen(Fn *f, Val v, unsigned bits, bool sign)
-{
-	Ty t = vec_of(LLVMIntTypeInContext(f->cx, bits), lanes_of(v));
-	unsigned have = bits_of(v);
-
-	if (have == bits)
-		return v;
-	if (have > bits)
-		return LLVMBuildTrunc(f->b, v, t, "");
-	return sign ? LLVMBuildSExt(f->b, v, t, "") : LLVMBuildZExt(f->b, v, t, "");
-}
-
-static bool
-fits32(const Node *e)
-{
-	return e->lo >= INT32_MIN && e->hi <= INT32_MAX;
-}
-
-static Val
-divmod(Fn *f, OpCode op, DType d, Node *na, Node *nb, Val a, Val b)
-{
-	bool sign = dt_signed(d), floored = op == O_FLOORDIV || op == O_MOD;
-	bool want_q = op == O_DIV || op == O_FLOORDIV;
-	bool nonneg = !sign || (na->lo >= 0 && nb->lo >= 0);
-	bool nonzero = nb->lo > 0 || nb->hi < 0, may_m1 = sign && !nonneg && nb->lo <= -1 && nb->hi >= -1;
-	Val zero = like_int(f, b, 0), one = like_int(f, b, 1), is0 = NULL, ism1 = NULL, q, r, fix, bad;
-	int64_t v;
-
-	if (floored && is_int(nb, &v) && v > 0 && (v & (v - 1)) == 0 && sign)
-		return want_q ? LLVMBuildAShr(f->b, a, like_int(f, b, __builtin_ctzll((uint64_t)v)), "")
-			: LLVMBuildAnd(f->b, a, like_int(f, b, v - 1), "");
-	if (!nonzero) {
-		is0 = LLVMBuildICmp(f->b, LLVMIntEQ, b, zero, "");
-		b = LLVMBuildSelect(f->b, is0, one, b, "");
-	}
-	if (may_m1 && d != DT_INDEX) {
-		/* x / -1 = -x, x rem -1 = 0, without the trap of MIN / -1 */
-		ism1 = LLVMBuildICmp(f->b, LLVMIntEQ, b, like_int(f, b, -1), "");
-		b = LLVMBuildSelect(f->b, ism1, one, b, "");
-	}
-	q = nonneg ? LLVMBuildUDiv(f->b, a, b, "") : LLVMBuildSDiv(f->b, a, b, "");
-	r = LLVMBuildSub(f->b, a, LLVMBuildMul(f->b, q, b, ""), "");
-	if (floored && !nonneg) {
-		bad = LLVMBuildAnd(f->b, LLVMBuildICmp(f->b, LLVMIntNE, r, zero, ""),
-			LLVMBuildICmp(f->b, LLVMIntSLT, LLVMBuildXor(f->b, r, b, ""), zero, ""), "");
-		fix = LLVMBuildSelect(f->b, bad, one, zero, "");
-		q = LLVMBuildSub(f->b, q, fix, "");
-		r = LLVMBuildAdd(f->b, r, LLVMBuildSelect(f->b, bad, b, zero, ""), "");
-	}
-	if (ism1) {
-		q = LLVMBuildSelect(f->b, ism1, LLVMBuildNeg(f->b, a, ""), q, "");
-		r = LLVMBuildSelect(f->b, ism1, zero, r, "");
-	}
-	if (want_q)
-		return is0 ? LLVMBuildSelect(f->b, is0, zero, q, "") : q;
-	return is0 ? LLVMBuildSelect(f->b, is0, zero, r, "") : r;
-}
-
-static Val
-shift(Fn *f, OpCode op, DType d, Val a, Val b)
-{
-	int bits = (int)bits_of(a);
-	Val in = LLVMBuildICmp(f->b, LLVMIntULT, b, like_int(f, b, bits), "");
-	Val safe = LLVMBuildSelect(f->b, in, b, like_int(f, b, op == O_SHR && dt_signed(d) ? bits - 1 : 0), "");
-	Val r;
-
-	if (op == O_SHR && dt_signed(d))
-		return LLVMBuildAShr(f->b, a, safe, "");
-	r = op == O_SHL ? LLVMBuildShl(f->b, a, safe, "") : LLVMBuildLShr(f->b, a, safe, "");
-	return LLVMBuildSelect(f->b, in, r, like_int(f, a, 0), "");
-}
-
-static Val
-compare(Fn *f, OpCode op, DType d, Val a, Val b)
-{
-	static const LLVMIntPredicate ip[2][4] = {{LLVMIntULT, LLVMIntULE, LLVMIntEQ, LLVMIntNE},
-		{LLVMIntSLT, LLVMIntSLE, LLVMIntEQ, LLVMIntNE}};
-	static const LLVMRealPredicate fp[4] = {LLVMRealOLT, LLVMRealOLE, LLVMRealOEQ, LLVMRealUNE};
-	int i = op == O_LT ? 0 : op == O_LE ? 1 : op == O_EQ ? 2 : 3;
-
-	if (dt_float(d))
-		return LLVMBuildFCmp(f->b, fp[i], a, b, "");
-	return LLVMBuildICmp(f->b, ip[dt_signed(d)][i], a, b, "");
-}
-
-/* ---- floats ----------------------------------------------------------------------------------- */
-
-static bool
-x86(const Machine *t)
-{
-	return strncmp(t->triple, "x86_64", 6) == 0;
-}
-
-/* AVX-512's range instruction knows that -0 < +0, but prefers numbers to NaN: 3 instructions where
- * LLVM's own expansion has 6. NULL if the machine or the width has none. */
-static Val
-by_range(Fn *f, bool max, DType d, Val a, Val b)
-{
-	static const struct { DType d; int lanes; const char *name; } rows[] = {
-		{DT_F32, 16, "llvm.x86.avx512.mask.range.ps.512"}, {DT_F32, 8, "llvm.x86.avx512.mask.range.ps.256"},
-		{DT_F32, 4, "llvm.x86.avx512.mask.range.ps.128"}, {DT_F64, 8, "llvm.x86.avx512.mask.range.pd.512"},
-		{DT_F64, 4, "llvm.x86.avx512.mask.range.pd.256"}, {DT_F64, 2, "llvm.x86.avx512.mask.range.pd.128"},
-	};
-	Ty i32 = LLVMInt32TypeInContext(f->cx), mask = LLVMIntTypeInContext(f->cx, 8);
-	Val in[6], r, nan;
-	size_t i;
-
-	if (!x86(f->t) || !machine_has(f->t, "avx512dq") || !machine_has(f->t, "avx512vl") || LLVMIsConstant(a)
-	 || LLVMIsConstant(b))
-		return NULL;
-	for (i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (rows[i].d == d && rows[i].lanes == lanes_of(a))
-			break;
-	if (i == sizeof rows / sizeof *rows)
-		return NULL;
-	if (rows[i].lanes == 16)
-		mask = LLVMIntTypeInContext(f->cx, 16);
-	in[0] = a;
-	in[1] = b;
-	in[2] = LLVMConstInt(i32, max ? 5 : 4, false);   /* maximum or minimum, with its own sign */
-	in[3] = LLVMGetPoison(LLVMTypeOf(a));
-	in[4] = LLVMConstAllOnes(mask);
-	in[5] = LLVMConstInt(i32, 4, false);             /* the current rounding: nothing rounds */
-	r = intrinsic(f, rows[i].name, NULL, NULL, rows[i].lanes * dtypes[d].bits == 512 ? 6 : 5, in);
-	nan = LLVMBuildFCmp(f->b, LLVMRealUNO, a, b, "");
-	return LLVMBuildSelect(f->b, nan, LLVMBuildFAdd(f->b, a, b, ""), r, "");
-}
-
-static Val
-minmax(Fn *f, bool max, DType d, Val a, Val b)
-{
-	Val c;
-
-	if (dt_float(d) && is_vec(a) && (c = by_range(f, max, d, a, b)))
-		return c;
-	if (dt_float(d))
-		return intr2(f, max ? "llvm.maximum" : "llvm.minimum", a, b);
-	if (d == DT_BOOL)
-		return max ? LLVMBuildOr(f->b, a, b, "") : LLVMBuildAnd(f->b, a, b, "");
-	c = compare(f, O_LT, d, a, b);
-	return LLVMBuildSelect(f->b, c, max ? b : a, max ? a : b, "");
-}
-
-/* Without SSE4.1 the rounding functions are library calls, and RISC-V's vectors change the rounding
- * mode for each: through integers, exact below 2^23 (2^52); beyond, the value itself. */
-static Val
-round_by_int(Fn *f, OpCode op, DType d, Val x)
-{
-	Val big = like_flt(f, x, d == DT_F32 ? 8388608.0 : 4503599627370496.0);
-	Val ax = intr1(f, "llvm.fabs", x), one = like_flt(f, x, 1), zero = like_flt(f, x, 0), t, c;
-	Ty it = vec_of(LLVMIntTypeInContext(f->cx, (unsigned)dtypes[d].bits), lanes_of(x));
-
-	if (op == O_RINT) {
-		t = LLVMBuildFSub(f->b, LLVMBuildFAdd(f->b, ax, big, ""), big, "");
-	} else {
-		c = LLVMBuildFCmp(f->b, LLVMRealOLT, ax, big, "");
-		t = LLVMBuildSelect(f->b, c, x, zero, "");
-		t = LLVMBuildSIToFP(f->b, LLVMBuildFPToSI(f->b, t, it, ""), LLVMTypeOf(x), "");
-		if (op != O_TRUNC) {
-			c = LLVMBuildFCmp(f->b, op == O_FLOOR ? LLVMRealOGT : LLVMRealOLT, t, x, "");
-			c = LLVMBuildSelect(f->b, c, one, zero, "");
-			t = op == O_FLOOR ? LLVMBuildFSub(f->b, t, c, "") : LLVMBuildFAdd(f->b, t, c, "");
-		}
-	}
-	t = intr2(f, "llvm.copysign", t, x);
-	return LLVMBuildSelect(f->b, LLVMBuildFCmp(f->b, LLVMRealOLT, ax, big, ""), t, x, "");
-}
-
-static Val
-rounding(Fn *f, OpCode op, DType d, Val x)
-{
-	if ((x86(f->t) && !machine_has(f->t, "sse4.1")) || (is_vec(x) && machine_has(f->t, "v")))
-		return round_by_int(f, op, d, x);
-	return intr1(f, op == O_FLOOR ? "llvm.floor" : op == O_CEIL ? "llvm.ceil"
-		: op == O_TRUNC ? "llvm.trunc" : "llvm.roundeven", x);
-}
-
-/* s = a + b, *e = what the rounding lost (Knuth). */
-static Val
-two_sum(Fn *f, Val a, Val b, Val *e)
-{
-	Val s = LLVMBuildFAdd(f->b, a, b, ""), bb = LLVMBuildFSub(f->b, s, a, "");
-
-	*e = LLVMBuildFAdd(f->b, LLVMBuildFSub(f->b, a, LLVMBuildFSub(f->b, s, bb, ""), ""),
-		LLVMBuildFSub(f->b, b, bb, ""), "");
-	return s;
-}
-
-/* f32 fma on a machine without: the product is exact in f64, the sum is rounded to odd there, so
- * that the rounding to f32 is the only one (Boldo, Melquiond: Emulation of FMA). */
-static Val
-fma_by_double(Fn *f, Val a, Val b, Val c)
-{
-	int n = lanes_of(a);
-	Ty dt = vec_of(LLVMDoubleTypeInContext(f->cx), n), it = vec_of(LLVMInt64TypeInContext(f->cx), n);
-	Val p = LLVMBuildFMul(f->b, LLVMBuildFPExt(f->b, a, dt, ""), LLVMBuildFPExt(f->b, b, dt, ""), ""), e, s;
-	Val i, up, one, fix, inexact, even, finite;
-
-	s = two_sum(f, p, LLVMBuildFPExt(f->b, c, dt, ""), &e);
-	i = LLVMBuildBitCast(f->b, s, it, "");
-	one = like_int(f, i, 1);
-	inexact = LLVMBuildFCmp(f->b, LLVMRealONE, e, like_flt(f, e, 0), "");
-	even = LLVMBuildICmp(f->b, LLVMIntEQ, LLVMBuildAnd(f->b, i, one, ""), like_int(f, i, 0), "");
-	finite = LLVMBuildFCmp(f->b, LLVMRealOLT, intr1(f, "llvm.fabs", s), like_flt(f, s, 1e300), "");
-	/* away from zero when the error has the sum's sign, else towards it: the odd neighbour */
-	up = LLVMBuildICmp(f->b, LLVMIntSGE, LLVMBuildXor(f->b, i, LLVMBuildBitCast(f->b, e, it, ""), ""),
-		like_int(f, i, 0), "");
-	fix = LLVMBuildSelect(f->b, up, one, like_int(f, i, -1), "");
-	fix = LLVMBuildSelect(f->b, LLVMBuildAnd(f->b, LLVMBuildAnd(f->b, inexact, even, ""), finite, ""),
-		fix, like_int(f, i, 0), "");
-	s = LLVMBuildBitCast(f->b, LLVMBuildAdd(f->b, i, fix, ""), dt, "");
-	return LLVMBuildFPTrunc(f->b, s, LLVMTypeOf(a), "");
-}
-
-static Val
-fused(Fn *f, OpCode op, DType d, Val a, Val b, Val c)
-{
-	bool has = machine_fma(f->t);
-
-	if (!dt_float(d))
-		return LLVMBuildAdd(f->b, LLVMBuildMul(f->b, a, b, ""), c, "");
-	if (has)
-		return intrinsic(f, "llvm.fma", LLVMTypeOf(a), NULL, 3, (Val[]){a, b, c});
-	if (op == O_FMA && d == DT_F32)
-		return fma_by_double(f, a, b, c);
-	return LLVMBuildFAdd(f->b, LLVMBuildFMul(f->b, a, b, ""), c, "");
-}
-
-/* ---- casts -------------------------------------------------------------------------------------- */
-
-/* f16 conversion in hardware? */
-static bool
-native_half(const Machine *t)
-{
-	return machine_has(t, "f16c") || strncmp(t->triple, "aarch64", 7) == 0;
-}
-
-static Val
-bf16_to_f32(Fn *f, Val v)
-{
-	Ty ft = vec_of(LLVMFloatTypeInContext(f->cx), lanes_of(v));
-
-	v = widen(f, v, 32, false);
-	return LLVMBuildBitCast(f->b, LLVMBuildShl(f->b, v, like_int(f, v, 16), ""), ft, "");
-}
-
-/* Nearest even; NaN stays NaN. */
-static Val
-f32_to_bf16(Fn *f, Val v)
-{
-	Ty it = vec_of(LLVMInt32TypeInContext(f->cx), lanes_of(v));
-	Val i = LLVMBuildBitCast(f->b, v, it, ""), nan = LLVMBuildFCmp(f->b, LLVMRealUNO, v, v, "");
-	Val hi = LLVMBuildLShr(f->b, i, like_int(f, i, 16), ""), r;
-
-	r = LLVMBuildAdd(f->b, LLVMBuildAnd(f->b, hi, like_int(f, i, 1), ""), like_int(f, i, 0x7fff), "");
-	r = LLVMBuildLShr(f->b, LLVMBuildAdd(f->b, i, r, ""), like_int(f, i, 16), "");
-	r = LLVMBuildSelect(f->b, nan, LLVMBuildOr(f->b, hi, like_int(f, i, 0x40), ""), r, "");
-	return widen(f, r, 16, false);
-}
-
-/* f16 bits -> f32 by integers: the exponent is rebased by a multiplication, which also normalises
- * subnormals; infinity and NaN get the exponent of f32. */
-static Val
-f16_to_f32(Fn *f, Val v)
-{
-	int n = lanes_of(v);
-	Ty ft = vec_of(LLVMFloatTypeInContext(f->cx), n), it = vec_of(LLVMInt32TypeInContext(f->cx), n);
-	Val w, mag, sign, x, special;
-
-	if (native_half(f->t)) {
-		v = LLVMBuildBitCast(f->b, v, vec_of(LLVMHalfTypeInContext(f->cx), n), "");
-		return LLVMBuildFPExt(f->b, v, ft, "");
-	}
-	w = widen(f, v, 32, false);
-	mag = LLVMBuildShl(f->b, LLVMBuildAnd(f->b, w, like_int(f, w, 0x7fff), ""), like_int(f, w, 13), "");
-	sign = LLVMBuildShl(f->b, LLVMBuildAnd(f->b, w, like_int(f, w, 0x8000), ""), like_int(f, w, 16), "");
-	x = LLVMBuildFMul(f->b, LLVMBuildBitCast(f->b, mag, ft, ""),
-		like_flt(f, LLVMGetPoison(ft), 0x1p112), "");
-	x = LLVMBuildBitCast(f->b, x, it, "");
-	special = LLVMBuildICmp(f->b, LLVMIntUGE, mag, like_int(f, mag, 0x7c00 << 13), "");
-	x = LLVMBuildSelect(f->b, special, LLVMBuildOr(f->b, mag, like_int(f, mag, 0x7f800000), ""), x, "");
-	return LLVMBuildBitCast(f->b, LLVMBuildOr(f->b, x, sign, ""), ft, "");
-}
-
-/* Nearest even. Subnormal results: adding 0.5 aligns the significand so that the addition rounds. */
-static Val
-f32_to_f16(Fn *f, Val v)
-{
-	int n = lanes_of(v);
-	Ty ft = LLVMTypeOf(v), it = vec_of(LLVMInt32TypeInContext(f->cx), n);
-	Val i, sign, mag, r, lsb, sub, big, nan;
-
-	if (native_half(f->t)) {
-		v = LLVMBuildFPTrunc(f->b, v, vec_of(LLVMHalfTypeInContext(f->cx), n), "");
-		return LLVMBuildBitCast(f->b, v, vec_of(LLVMInt16TypeInContext(f->cx), n), "");
-	}
-	i = LLVMBuildBitCast(f->b, v, it, "");
-	sign = LLVMBuildAnd(f->b, LLVMBuildLShr(f->b, i, like_int(f, i, 16), ""), like_int(f, i, 0x8000), "");
-	mag = LLVMBuildAnd(f->b, i, like_int(f, i, 0x7fffffff), "");
-	lsb = LLVMBuildAnd(f->b, LLVMBuildLShr(f->b, mag, like_int(f, i, 13), ""), like_int(f, i, 1), "");
-	r = LLVMBuildAdd(f->b, mag, LLVMBuildAdd(f->b, lsb, like_int(f, i, 0xfff - (112 << 23)), ""), "");
-	r = LLVMBuildLShr(f->b, r, like_int(f, i, 13), "");
-	sub = LLVMBuildFAdd(f->b, LLVMBuildBitCast(f->b, mag, ft, ""), like_flt(f, v, 0.5), "");
-	sub = LLVMBuildSub(f->b, LLVMBuildBitCast(f->b, sub, it, ""), like_int(f, i, 0x3f000000), "");
-	r = LLVMBuildSelect(f->b, LLVMBuildICmp(f->b, LLVMIntULT, mag, like_int(f, i, 113 << 23), ""), sub, r, "");
-	big = LLVMBuildICmp(f->b, LLVMIntUGE, mag, like_int(f, i, 0x477ff000), "");
-	r = LLVMBuildSelect(f->b, big, like_int(f, i, 0x7c00), r, "");
-	nan = LLVMBuildICmp(f->b, LLVMIntUGT, mag, like_int(f, i, 0x7f800000), "");
-	r = LLVMBuildSelect(f->b, nan, LLVMBuildOr(f->b, LLVMBuildLShr(f->b, mag, like_int(f, i, 13), ""),
-		like_int(f, i, 0x7e00), ""), r, "");
-	return widen(f, LLVMBuildOr(f->b, LLVMBuildAnd(f->b, r, like_int(f, r, 0x7fff), ""), sign, ""), 16, false);
-}
-
-static Val
-int_to_float(Fn *f, DType from, Ty to, Val v)
-{
-	return dt_signed(from) ? LLVMBuildSIToFP(f->b, v, to, "") : LLVMBuildUIToFP(f->b, v, to, "");
-}
-
-/* v, but not below (above) the bound; NaN becomes the bound. */
-static Val
-clamp_float(Fn *f, Val v, double bound, bool above)
-{
-	Val b = like_flt(f, v, bound);
-
-	return LLVMBuildSelect(f->b, LLVMBuildFCmp(f->b, above ? LLVMRealOLT : LLVMRealOGT, v, b, ""), v, b, "");
-}
-
-/* Is e rint(x), or that plus a small whole number? Then x, and the number. */
-static Node *
-rounded(Node *e, double *plus)
-{
-	*plus = 0;
-	if (e->code == O_ADD && e->in[1]->code == O_NUM && fabs(e->in[1]->num.f) <= 65535
-	 && rint(e->in[1]->num.f) == e->in[1]->num.f) {
-		*plus = e->in[1]->num.f;
-		e = e->in[0];
-	}
-	return e->code == O_RINT ? e->in[0] : NULL;
-}
-
-/*
- * To an integer of at most 16 bits: clamped as a float, then through i32. LLVM makes scalar code of
- * the saturating conversion to vectors of such integers. Rounding (quantization) is one with the
- * conversion where the machine has that for vectors.
- */
-static Val
-float_to_narrow(Fn *f, DType to, Node *e)
-{
-	int bits = dtypes[to].bits;
-	double lo = dt_signed(to) ? -ldexp(1, bits - 1) : 0, hi = lo + ldexp(1, bits) - 1, plus = 0;
-	Node *r = dtype_of(e) == DT_F32 && x86(f->t) && varies(f, e) ? rounded(e, &plus) : NULL;
-	Val v = ex(f, r ? r : e), x;
-	Ty i32 = vec_of(LLVMInt32TypeInContext(f->cx), lanes_of(v));
-
-	x = clamp_float(f, clamp_float(f, v, lo - plus, false), hi - plus, true);
-	if (lo < 0)                              /* a NaN became lo */
-		x = LLVMBuildSelect(f->b, LLVMBuildFCmp(f->b, LLVMRealUNO, v, v, ""), like_flt(f, v, -plus), x, "");
-	x = r ? intrinsic(f, "llvm.lrint", i32, LLVMTypeOf(v), 1, &x) : LLVMBuildFPToSI(f->b, x, i32, "");
-	if (plus != 0)
-		x = LLVMBuildAdd(f->b, x, like_int(f, x, (int64_t)plus), "");
-	return widen(f, x, (unsigned)bits, true);
-}
-
-/* Truncates, saturates, NaN to 0. */
-static Val
-float_to_int(Fn *f, DType to, Node *e)
-{
-	Val v;
-
-	if (dtypes[to].bits <= 16)
-		return float_to_narrow(f, to, e);
-	v = ex(f, e);
-	return intrinsic(f, dt_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat",
-		vec_of(reg_type(f, to), lanes_of(v)), LLVMTypeOf(v), 1, &v);
-}
-
-/* Is the type held as the integer of its bits? */
-static bool
-as_bits(DType d)
-{
-	return dt_float(d) && d != DT_F32 && d != DT_F64;
-}
-
-/* From or to f32 by integer operations; the expansion knows 4-bit floats by their code. */
-static Node *
-small_cast(Module *m, DType to, DType from, Node *x)
-{
-	if (from != DT_F32 && to != DT_F32) {    /* which x_cast would join again */
-		x = x_cast(m, DT_F32, x);
-		return x_raw(m, O_CAST, 1, &x, to);
-	}
-	if (from == DT_F4E2M1)
-		return math_cast(m, to, from, x_bits(m, DT_U4, x));
-	x = math_cast(m, to, from, x);
-	return to == DT_F4E2M1 && x ? x_bits(m, to, x_cast(m, DT_U4, x)) : x;
-}
-
-static Val
-cast(Fn *f, Node *e)
-{
-	DType to = dtype_of(e), from = dtype_of(e->in[0]);
-	Val v, zero;
-	Ty t;
-	Node *x;
-
-	if ((from == DT_F32 || from == DT_F64) && dt_int(to) && to != DT_INDEX)
-		return float_to_int(f, to, e->in[0]);
-	v = ex(f, e->in[0]);
-	if (to == from)
-		return v;
-	t = vec_of(reg_type(f, to), lanes_of(v));
-	if (from == DT_BF16 && to == DT_F32)
-		return bf16_to_f32(f, v);
-	if (from == DT_F32 && to == DT_BF16)
-		return f32_to_bf16(f, v);
-	if (from == DT_F16 && to == DT_F32)
-		return f16_to_f32(f, v);
-	if (from == DT_F32 && to == DT_F16)
-		return f32_to_f16(f, v);
-	if (as_bits(from) || as_bits(to)) {
-		x = small_cast(f->m, to, from, e->in[0]);
-		return x ? ex(f, x) : bug(f, "a cast of a small float type");
-	}
-	if (to == DT_BOOL) {
-		zero = LLVMConstNull(LLVMTypeOf(v));
-		return dt_float(from) ? LLVMBuildFCmp(f->b, LLVMRealUNE, v, zero, "")
-			: LLVMBuildICmp(f->b, LLVMIntNE, v, zero, "");
-	}
-	if (dt_float(from) && dt_float(to))
-		return to == DT_F64 ? LLVMBuildFPExt(f->b, v, t, "") : LLVMBuildFPTrunc(f->b, v, t, "");
-	if (dt_float(from))
-		return float_to_int(f, to, e->in[0]);
-	if (dt_float(to))
-		return int_to_float(f, from, t, v);
-	if (to == DT_INDEX && is_vec(v) && bits_of(v) <= 32 && fits32(e))
-		return widen(f, v, 32, dt_signed(from));
-	return widen(f, v, (unsigned)dtypes[to].bits, dt_signed(from));
-}
-
-static Val
-bits(Fn *f, Node *e)
-{
-	Val v = ex(f, e->in[0]);
-	Ty t = vec_of(reg_type(f, dtype_of(e)), lanes_of(v));
-
-	if (dtype_of(e) == DT_BOOL)
-		return LLVMBuildICmp(f->b, LLVMIntNE, v, LLVMConstNull(LLVMTypeOf(v)), "");
-	if (dtype_of(e->in[0]) == DT_BOOL)
-		return widen(f, v, (unsigned)dtypes[dtype_of(e)].bits, false);
-	return LLVMTypeOf(v) == t ? v : LLVMBuildBitCast(f->b, v, t, "");
-}
-
-/* ---- select -------------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 /* One side of a select in its own block; the block that it ends in is returned. */
 static Block
@@ -779,11 +323,11 @@ select_branch(Fn *f, Node *e, Val c)
 static void
 agree(Fn *f, DType d, Val *a, Val *b)
 {
-	int n = is_vec(*a) ? lanes_of(*a) : lanes_of(*b);
+	int n = is_vec(*a) ? val_lanes(*a) : val_lanes(*b);
 
 	*a = splat(f, *a, n);
 	*b = splat(f, *b, n);
-	if (d == DT_INDEX && bits_of(*a) != bits_of(*b)) {
+	if (d == DT_INDEX && val_bits(*a) != val_bits(*b)) {
 		*a = widen(f, *a, 64, true);
 		*b = widen(f, *b, 64, true);
 	}
@@ -854,7 +398,7 @@ select_(Fn *f, Node *e)
 	return LLVMBuildSelect(f->b, c, a, b, "");
 }
 
-/* ---- bound ------------------------------------------------------------------------------------------ */
+/* ---- bound ----------------------------------------------------------------------------------- */
 
 /* Stores 1 + the node's number where `bad` holds for any lane that runs. */
 static void
@@ -873,7 +417,8 @@ report(Fn *f, Val bad, int64_t code)
 	}
 	LLVMBuildCondBr(f->b, any, err, on);
 	LLVMPositionBuilderAtEnd(f->b, err);
-	LLVMBuildStore(f->b, LLVMConstInt(LLVMInt32TypeInContext(f->cx), (uint64_t)code + 1, false), f->err);
+	LLVMBuildStore(f->b, LLVMConstInt(LLVMInt32TypeInContext(f->cx), (uint64_t)code + 1, false),
+		f->err);
 	LLVMBuildBr(f->b, on);
 	LLVMPositionBuilderAtEnd(f->b, on);
 }
@@ -895,14 +440,14 @@ bound(Fn *f, Node *e)
 			like_int(f, i, 0), last, ""), i, "");
 }
 
-/* ---- the switch over operations ------------------------------------------------------------------------ */
+/* ---- the switch over operations -------------------------------------------------------------- */
 
 static Val
 index_arith(Fn *f, Node *e, Val a, Val b)
 {
 	bool vec = is_vec(a) || is_vec(b);
 	unsigned w = !vec || !fits32(e) ? 64 : 32;
-	int n = is_vec(a) ? lanes_of(a) : lanes_of(b);
+	int n = is_vec(a) ? val_lanes(a) : val_lanes(b);
 
 	if (vec) {
 		a = splat(f, widen(f, a, w, true), n);
@@ -918,7 +463,7 @@ index_arith(Fn *f, Node *e, Val a, Val b)
 static Val
 narrow_index(Fn *f, Node *x, Val v)
 {
-	return is_vec(v) && bits_of(v) == 64 && fits32(x) ? widen(f, v, 32, true) : v;
+	return is_vec(v) && val_bits(v) == 64 && fits32(x) ? widen(f, v, 32, true) : v;
 }
 
 static Val
@@ -941,7 +486,8 @@ lane_compare(Fn *f, Node *e)
 	Val limit, c;
 	int64_t k;
 
-	if ((e->code != O_LT && e->code != O_LE) || !f->vaxis || dtype_of(e->in[0]) != DT_INDEX || !varies(f, e))
+	if ((e->code != O_LT && e->code != O_LE) || !f->vaxis || dtype_of(e->in[0]) != DT_INDEX
+	 || !varies(f, e))
 		return NULL;
 	diff = x_sub(f->m, e->in[0], e->in[1]);
 	if (!linear_in(f->m, diff, f->vaxis, &coef, &rest) || !is_int(coef, &k) || (k != 1 && k != -1)
@@ -958,15 +504,16 @@ lane_compare(Fn *f, Node *e)
 	return k == 1 ? c : LLVMBuildNot(f->b, c, "");
 }
 
-/* ---- products of bytes ------------------------------------------------------------------------- */
+/* ---- products of bytes ----------------------------------------------------------------------- */
 
 /* The machine's instruction for a whole vector (VPDPBUSD), or NULL. */
 static Val
 dot4_vector(Fn *f, Val acc, Val a, Val b)
 {
-	static const char *const names[] = {"llvm.x86.avx512.vpdpbusd.128", "llvm.x86.avx512.vpdpbusd.256",
+	static const char *const names[] = {"llvm.x86.avx512.vpdpbusd.128",
+		"llvm.x86.avx512.vpdpbusd.256",
 		"llvm.x86.avx512.vpdpbusd.512"};
-	int lanes = lanes_of(a), i = lanes == 4 ? 0 : lanes == 8 ? 1 : 2;
+	int lanes = val_lanes(a), i = lanes == 4 ? 0 : lanes == 8 ? 1 : 2;
 	Val in[3] = {acc, a, b}, fn;
 	Ty type, params[3];
 	unsigned id;
@@ -999,8 +546,10 @@ dot4(Fn *f, Node *acc, Node *e)
 	if (r)
 		return r;
 	for (r = c, i = 0; i < 4; i++) {
-		x = LLVMBuildAnd(f->b, LLVMBuildLShr(f->b, a, like_int(f, a, 8 * i), ""), like_int(f, a, 255), "");
-		y = LLVMBuildAShr(f->b, LLVMBuildShl(f->b, b, like_int(f, b, 24 - 8 * i), ""), like_int(f, b, 24), "");
+		x = LLVMBuildAnd(f->b, LLVMBuildLShr(f->b, a, like_int(f, a, 8 * i), ""),
+			like_int(f, a, 255), "");
+		y = LLVMBuildAShr(f->b, LLVMBuildShl(f->b, b, like_int(f, b, 24 - 8 * i), ""),
+			like_int(f, b, 24), "");
 		r = LLVMBuildAdd(f->b, r, LLVMBuildMul(f->b, x, y, ""), "");
 	}
 	return r;
@@ -1027,16 +576,17 @@ binary(Fn *f, Node *e)
 		a = narrow_index(f, e->in[0], a);
 		b = narrow_index(f, e->in[1], b);
 		if (is_vec(a) && !is_vec(b) && fits32(e->in[1]))
-			b = widen(f, b, bits_of(a), true);
+			b = widen(f, b, val_bits(a), true);
 		if (is_vec(b) && !is_vec(a) && fits32(e->in[0]))
-			a = widen(f, a, bits_of(b), true);
+			a = widen(f, a, val_bits(b), true);
 	}
 	agree(f, d, &a, &b);
 	switch (e->code) {
 	case O_ADD: return fl ? LLVMBuildFAdd(f->b, a, b, "") : LLVMBuildAdd(f->b, a, b, "");
 	case O_SUB: return fl ? LLVMBuildFSub(f->b, a, b, "") : LLVMBuildSub(f->b, a, b, "");
 	case O_MUL: return fl ? LLVMBuildFMul(f->b, a, b, "") : LLVMBuildMul(f->b, a, b, "");
-	case O_DIV: return fl ? LLVMBuildFDiv(f->b, a, b, "") : divmod(f, O_DIV, d, e->in[0], e->in[1], a, b);
+	case O_DIV: return fl ? LLVMBuildFDiv(f->b, a, b, "")
+		: divmod(f, O_DIV, d, e->in[0], e->in[1], a, b);
 	case O_REM: case O_FLOORDIV: case O_MOD:
 		return fl ? float_rem(f, d, a, b) : divmod(f, e->code, d, e->in[0], e->in[1], a, b);
 	case O_MIN: case O_MAX: return minmax(f, e->code == O_MAX, d, a, b);
@@ -1061,11 +611,13 @@ unary(Fn *f, Node *e)
 	case O_ABS:
 		if (fl)
 			return intr1(f, "llvm.fabs", a);
-		return dt_signed(d) ? LLVMBuildSelect(f->b, LLVMBuildICmp(f->b, LLVMIntSLT, a, like_int(f, a, 0), ""),
+		return dt_signed(d) ? LLVMBuildSelect(f->b,
+			LLVMBuildICmp(f->b, LLVMIntSLT, a, like_int(f, a, 0), ""),
 			LLVMBuildNeg(f->b, a, ""), a, "") : a;
 	case O_NOT: return LLVMBuildNot(f->b, a, "");
 	case O_SQRT: return intr1(f, "llvm.sqrt", a);
-	case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: return fl ? rounding(f, e->code, d, a) : a;
+	case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: return fl ? rounding(f, e->code, d, a)
+		: a;
 	case O_POPCNT: return intr1(f, "llvm.ctpop", a);
 	default: return bug(f, "a unary operation");
 	}
@@ -1115,8 +667,8 @@ make(Fn *f, Node *e)
 	case O_LOAD: return ld(f, e, NULL);
 	case O_FOLD: return fold(f, e);
 	case O_SELECT: return select_(f, e);
-	case O_CAST: return cast(f, e);
-	case O_BITS: return bits(f, e);
+	case O_CAST: return ex_cast(f, e);
+	case O_BITS: return ex_bits(f, e);
 	case O_BOUND: return bound(f, e);
 	default: break;
 	}
