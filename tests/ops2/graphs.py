@@ -472,6 +472,41 @@ def ranks():
         }""", [f(4), i64(k).reshape(())])
 
 
+def versions():
+    """Older and newer versions that the official tests pass by."""
+    x, n = f(3), i64(4).reshape(())
+    for v in (1, 19, 21, 23, 24):
+        case(f"loop_{v}", """g (int64 n, float[3] x) => (float[3] y, float[N,3] all) {
+            go = Constant <value = bool {1}> ()
+            y, all = Loop (n, go, x) <body = b (int64 i, bool c, float[3] a) => (bool c2, float[3] a2, float[3] r) {
+                c2 = Identity(c)
+                a2 = Add(a, x)
+                r = Neg(a2)
+            }>
+        }""", [n, x], [x * 5, np.stack([x * np.float32(-k) for k in range(2, 6)])], opset=max(v, 7) if v > 1 else 8, ir=4 if v < 19 else 10)
+    case("if_25", """g (bool c, float[3] x) => (float[3] y) {
+        y = If (c) <then_branch = t () => (float[3] r) { r = Neg(x) }, else_branch = e () => (float[3] q) { q = Abs(x) }>
+    }""", [np.array(False), x], [np.abs(x)], opset=25)
+    case("optional_28", """g (float[3] x) => (optional(float[3]) y, bool has, float[3] z) {
+        y = Optional(x)
+        has = OptionalHasElement(y)
+        z = OptionalGetElement(y)
+    }""", [x], [Optional(x), np.array(True), x], opset=28, ir=13)
+    sure = np.array([0, 1, 1, 0], np.float32)
+    for v in (15, 22):
+        case(f"bernoulli_{v}", "g (float[4] x) => (bool[4] y) { y = Bernoulli <dtype = 9> (x) }", [sure], [sure > 0], opset=v)
+    scores = f(2, 3)
+    g = parser.parse_graph("""g (float[2,3] x) => (int64[1] y) { y = Constant <value_ints = [1]> () }""")
+    del g.node[:], g.output[:]
+    g.node.append(helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[4, 9, 2]))
+    t = onnx.TypeProto()
+    m = t.sequence_type.elem_type.map_type
+    m.key_type = onnx.TensorProto.INT64
+    m.value_type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    g.output.append(helper.make_value_info("y", t))
+    case("zipmap", None, [scores], [[dict(zip((4, 9, 2), row)) for row in scores]], domains=[("ai.onnx.ml", 1)], graph=g)
+
+
 os.makedirs(out)
-for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks"]:
+for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks", "versions"]:
     globals()[part]()
