@@ -284,7 +284,7 @@ build_max_unpool(Build *b)
 	Module *m = b->m;
 	Node *x = b->in[0], *dims[MAX_RANK], *axes[MAX_RANK], *y, *flat, *size, *in, **out, *place,
 		*idx[MAX_RANK];
-	int rank = rank_of(x), n = rank - 2, k, i;
+	int rank = rank_of(x), n = rank - 2, i;
 	int64_t kernel[MAX_RANK], pads[2 * MAX_RANK], str[MAX_RANK];
 
 	if (n < 1 || rank_of(b->in[1]) != rank)
@@ -308,10 +308,8 @@ build_max_unpool(Build *b)
 	y = reshape(m, flat, rank, dims);
 	if (!b->in[2])
 		return y;
-	if (!list_arg(b, b->in[2], "output_shape", &k, &out))
+	if (!list_of(b, b->in[2], "output_shape", rank, &out))
 		return NULL;
-	if (k != rank)
-		return fail(b, "output_shape has %d entries for %d dimensions", k, rank);
 	in = x_bool(m, true);
 	for (i = 0; i < rank; i++) {
 		idx[i] = axes[i] = x_axis(m, extent(m, out[i]));

@@ -18,26 +18,27 @@ axes_mask(Build *b, Node *operand, const char *attr, int rank, bool all_if_empty
 {
 	Module *m = b->m;
 	const int64_t *v;
-	Node **e;
+	Node **e, *none = x_idx(m, rank), *len, *there, *in;
 	int i, d, n = 0;
 
 	if (operand) {
-		if (!index_elems(m, operand, &n, &e)) {
-			unsupported(b, "the number of axes is known only at run time; fix it with --shape or --freeze");
+		if (!short_list(b, operand, "axes", rank, none, &n, &e))
 			return false;
-		}
 	} else if (attr && attr_ints(b, attr, &n, &v)) {
 		e = NEWN(m, Node *, n + 1);
 		for (i = 0; i < n; i++)
 			e[i] = x_idx(m, v[i]);
 	}
-	for (i = 0; i < n; i++)
-		require(m, x_and(m, x_le(m, x_idx(m, -rank), e[i]), x_lt(m, e[i], x_idx(m, rank))), b->loc,
-			"an axis is outside [%d, %d]", -rank, rank - 1);
+	len = operand && rank_of(operand) == 1 ? dim_of(operand, 0) : x_idx(m, n);
+	for (i = 0; i < n; i++) {
+		there = x_lt(m, x_idx(m, i), len);
+		in = x_and(m, x_le(m, x_idx(m, -rank), e[i]), x_lt(m, e[i], x_idx(m, rank)));
+		require(m, x_or(m, x_not(m, there), in), b->loc, "an axis is outside [%d, %d]", -rank, rank - 1);
+	}
 	for (d = 0; d < rank; d++) {
-		on[d] = x_bool(m, n == 0 && all_if_empty);
+		on[d] = x_and(m, x_bool(m, all_if_empty), x_eq(m, len, x_idx(m, 0)));
 		for (i = 0; i < n; i++)
-			on[d] = x_or(m, on[d], x_or(m, x_eq(m, e[i], x_idx(m, d)), x_eq(m, e[i], x_idx(m, d - rank))));
+			on[d] = x_or(m, on[d], x_any_axis(m, e[i], d, rank));
 	}
 	return true;
 }
@@ -185,7 +186,8 @@ reduce_args(Build *b, Node **on, int *nout)
 		*nout = rank - (int)reduced->num.i;
 		return true;
 	}
-	index_elems(m, b->in[1], &n, &e);
+	if (!list_arg(b, b->in[1], "axes", &n, &e))
+		return false;
 	if (n > rank)
 		return fail(b, "%d axes of %d", n, rank) != NULL;
 	require(m, x_eq(m, reduced, x_idx(m, n)), b->loc, "an axis is named twice");

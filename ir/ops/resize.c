@@ -479,20 +479,22 @@ axes_list(Build *b, int rank, int *n, int64_t *axes)
 	return true;
 }
 
-/* The length of a list operand that may be empty, in which case it counts as absent. */
+/* The length of a list operand that may be empty, in which case it counts as absent; one that only a run knows
+ * must be `want`. */
 static bool
-list_length(Build *b, Node *t, const char *what, int *n)
+list_length(Build *b, Node *t, const char *what, int want, int *n)
 {
-	int64_t k;
+	int64_t k = want;
 
 	*n = 0;
 	if (!t)
 		return true;
-	if (rank_of(t) != 1 || !is_int(dim_of(t, 0), &k) || k > 2 * MAX_RANK) {
-		unsupported(b, "%s must be a list of known length", what);
-		return false;
-	}
-	*n = (int)k;
+	if (rank_of(t) != 1)
+		return fail(b, "%s has %d dimensions, must have 1", what, rank_of(t)) != NULL;
+	if (!is_int(dim_of(t, 0), &k))
+		require(b->m, x_eq(b->m, dim_of(t, 0), x_idx(b->m, want)), b->loc, "%s has %s entries, must have %d", what,
+			expr_print(b->m, dim_of(t, 0)), want);
+	*n = (int)(k > 2 * MAX_RANK ? 2 * MAX_RANK + 1 : k);
 	return true;
 }
 
@@ -514,9 +516,9 @@ resize_axes(Build *b, Resize *r)
 	Policy policy = (Policy)choice(b, "keep_aspect_ratio_policy", policies);
 
 	if ((int)policy < 0 || !axes_list(b, rank, &n, axes)
-		|| !list_length(b, b->in[1], "roi", &nroi)
-		|| !list_length(b, b->in[2], "scales", &nscales)
-		|| !list_length(b, b->in[3], "sizes", &nsizes))
+		|| !list_length(b, b->in[1], "roi", r->coord == TF_CROP ? 2 * n : 0, &nroi)
+		|| !list_length(b, b->in[2], "scales", n, &nscales)
+		|| !list_length(b, b->in[3], "sizes", n, &nsizes))
 		return false;
 	if ((nscales > 0) == (nsizes > 0) || (nscales + nsizes != n)) {
 		fail(b, "%d scales and %d sizes for %d axes: exactly one list must be given",

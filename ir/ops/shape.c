@@ -80,20 +80,104 @@ list_arg(Build *b, Node *t, const char *what, int *n, Node ***e)
 	return false;
 }
 
+static Node *
+element(Module *m, Node *t, int i)
+{
+	Node *at = x_idx(m, i);
+
+	return x_cast(m, DT_INDEX, x_read(m, t, &at));
+}
+
+bool
+list_of(Build *b, Node *t, const char *what, int n, Node ***e)
+{
+	int i, have;
+
+	if (rank_of(t) == 1 && dim_of(t, 0)->code != O_NUM) {
+		require(b->m, x_eq(b->m, dim_of(t, 0), x_idx(b->m, n)), b->loc, "%s has %s entries, must have %d", what,
+			expr_print(b->m, dim_of(t, 0)), n);
+		*e = NEWN(b->m, Node *, n + 1);
+		for (i = 0; i < n; i++)
+			(*e)[i] = element(b->m, t, i);
+		return true;
+	}
+	return list_arg(b, t, what, &have, e) && (have == n || fail(b, "%s has %d entries, must have %d", what, have, n));
+}
+
+bool
+short_list(Build *b, Node *t, const char *what, int most, Node *none, int *n, Node ***e)
+{
+	Module *m = b->m;
+	Node *len;
+	int i;
+
+	if (rank_of(t) != 1 || (len = dim_of(t, 0))->code == O_NUM)
+		return list_arg(b, t, what, n, e);
+	require(m, x_le(m, len, x_idx(m, most)), b->loc, "%s has %s entries, at most %d can be used", what,
+		expr_print(m, len), most);
+	*e = NEWN(m, Node *, most + 1);
+	for (i = 0; i < most; i++)
+		(*e)[i] = x_select(m, x_lt(m, x_idx(m, i), len), element(m, t, i), none);
+	*n = most;
+	return true;
+}
+
 Node *
 x_any_axis(Module *m, Node *axis, int d, int rank)
 {
 	return x_or(m, x_eq(m, axis, x_idx(m, d)), x_eq(m, axis, x_idx(m, d - rank)));
 }
 
+<<<<<<< HEAD
 bool
 axes_arg(Build *b, Node *t, const char *attr, int rank, int *n, Node ***axes)
+=======
+/* The entry of a list for dimension d: that whose axis is d; `none` if there is none. axes NULL: in
+ * order. */
+static Node *
+for_dim(Module *m, int n, Node *const *axes, Node *const *list, int d, int rank, Node *none)
+{
+	int i;
+
+	if (!axes)
+		return d < n ? list[d] : none;
+	for (i = 0; i < n; i++)
+		none = x_select(m, x_any_axis(m, axes[i], d, rank), list[i], none);
+	return none;
+}
+
+/* Requires axes in range: n of them, or only the first len. */
+static bool
+axes_in(Build *b, int rank, int n, Node *const *axes, Node *len)
+{
+	Module *m = b->m;
+	Node *in;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		in = x_and(m, x_le(m, x_idx(m, -rank), axes[i]), x_lt(m, axes[i], x_idx(m, rank)));
+		if (len)
+			in = x_or(m, x_le(m, len, x_idx(m, i)), in);
+		require(m, in, b->loc, "an axis is outside [%d, %d]", -rank, rank - 1);
+	}
+	return true;
+}
+
+/* axes (input or attribute) as index expressions; *axes NULL and *n as it was if there are none. want: how many
+ * there must be if only a run knows their number, or -1. */
+static bool
+axes_arg(Build *b, Node *t, const char *attr, int rank, int want, int *n, Node ***axes)
+>>>>>>> 7db4ace (Let lists of parameters have lengths that only a run knows where no rank depends on them)
 {
 	const int64_t *v;
 	int i, k;
 
 	*axes = NULL;
-	if (t) {
+	if (t && want >= 0 && rank_of(t) == 1 && dim_of(t, 0)->code != O_NUM) {
+		*n = want;
+		if (!list_of(b, t, "axes", want, axes))
+			return false;
+	} else if (t) {
 		if (!list_arg(b, t, "axes", n, axes))
 			return false;
 	} else if (attr && attr_ints(b, attr, &k, &v)) {
@@ -102,12 +186,7 @@ axes_arg(Build *b, Node *t, const char *attr, int rank, int *n, Node ***axes)
 		for (i = 0; i < *n; i++)
 			(*axes)[i] = x_idx(b->m, v[i]);
 	}
-	for (i = 0; *axes && i < *n; i++)
-		require(b->m,
-			x_and(b->m, x_le(b->m, x_idx(b->m, -rank), (*axes)[i]),
-			x_lt(b->m, (*axes)[i], x_idx(b->m, rank))), b->loc,
-			"an axis is outside [%d, %d]", -rank, rank - 1);
-	return true;
+	return !*axes || axes_in(b, rank, *n, *axes, NULL);
 }
 
 /* ---- reshape --------------------------------------------------------------------------------- */
@@ -332,7 +411,7 @@ build_squeeze(Build *b)
 	Node *x = b->in[0], *gone[MAX_RANK], **axes;
 	int n = 0, rank = rank_of(x), i, d, left = rank;
 
-	if (!axes_arg(b, b->in[1], NULL, rank, &n, &axes))
+	if (!axes_arg(b, b->in[1], NULL, rank, -1, &n, &axes))
 		return NULL;
 	if (n > rank)
 		return fail(b, "%d axes to drop of %d", n, rank);
@@ -343,6 +422,9 @@ build_squeeze(Build *b)
 		require(m, x_or(m, x_not(m, gone[d]), x_eq(m, dim_of(x, d), x_idx(m, 1))), b->loc,
 			"axis %d has extent %s, not 1", d, expr_print(m, dim_of(x, d)));
 		left -= !axes && is_intv(gone[d], 1);
+		if (!axes && !is_intv(dim_of(x, d), 1))
+			require(m, x_ne(m, dim_of(x, d), x_idx(m, 1)), b->loc,
+				"dimension %d is 1 and would be dropped; a program for that needs it fixed with --shape", d);
 	}
 	if (!axes)
 		return drop_axes(b, gone, left);
@@ -414,6 +496,370 @@ build_size(Build *b)
 	return t_scalar_expr(b->m, DT_I64, numel(b->m, b->in[0]));
 }
 
+<<<<<<< HEAD
+=======
+/* ---- transpose, expand, tile ----------------------------------------------------------------- */
+
+static Node *
+build_transpose(Build *b)
+{
+	Node *x = b->in[0], *axes[MAX_RANK], *idx[MAX_RANK] = {0};
+	const int64_t *perm;
+	int n, rank = rank_of(x), i;
+	bool given = attr_ints(b, "perm", &n, &perm);
+
+	if (given && n != rank)
+		return fail(b, "perm has %d entries, the operand %d dimensions", n, rank);
+	for (i = 0; i < rank; i++) {
+		int64_t p = given ? perm[i] : rank - 1 - i;
+		p += p < 0 ? rank : 0;
+		if (p < 0 || p >= rank || idx[p])
+			return fail(b, "perm is not a permutation");
+		axes[i] = idx[p] = x_axis(b->m, dim_of(x, (int)p));
+	}
+	return t_tensor(b->m, rank, axes, x_read(b->m, x, idx));
+}
+
+static Node *
+build_expand(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], **e, *axes[MAX_RANK], *d;
+	int n, rank, i, off;
+
+	if (!list_arg(b, b->in[1], "the shape", &n, &e))
+		return NULL;
+	rank = n > rank_of(x) ? n : rank_of(x);
+	if (rank > MAX_RANK)
+		return unsupported(b, "more than %d dimensions", MAX_RANK);
+	for (i = 0; i < rank; i++) {
+		off = i - (rank - rank_of(x));
+		d = off >= 0 ? dim_of(x, off) : x_idx(m, 1);
+		off = i - (rank - n);
+		axes[i] = x_axis(m, off >= 0 ? dim_broadcast(m, d, extent(m, e[off]), b->loc) : d);
+	}
+	return t_tensor(m, rank, axes, x_bread(m, x, rank, axes));
+}
+
+static Node *
+build_tile(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], **e, *axes[MAX_RANK], *idx[MAX_RANK];
+	int n = rank_of(x), i;
+
+	if (!list_of(b, b->in[1], "repeats", n, &e))
+		return NULL;
+	for (i = 0; i < n; i++) {
+		axes[i] = x_axis(m, x_mul(m, dim_of(x, i), extent(m, e[i])));
+		idx[i] = x_mod(m, axes[i], dim_of(x, i));
+	}
+	return t_tensor(m, n, axes, x_read(m, x, idx));
+}
+
+/* ---- concat, split, slice, pad --------------------------------------------------------------- */
+
+typedef struct Part { Node *x, *from; } Part;      /* a tensor and the first index it stands at */
+
+/* The element at axes of parts side by side along `axis`: halved until one part is left. */
+static Node *
+concat_read(Module *m, int n, const Part *p, int axis, int rank, Node *const *axes)
+{
+	Node *idx[MAX_RANK];
+
+	if (n > 1)
+		return x_select(m, x_lt(m, axes[axis], p[n / 2].from),
+			concat_read(m, n / 2, p, axis, rank, axes),
+			concat_read(m, n - n / 2, p + n / 2, axis, rank, axes));
+	memcpy(idx, axes, sizeof *idx * (size_t)rank);
+	idx[axis] = x_sub(m, axes[axis], p->from);
+	return x_read(m, p->x, idx);
+}
+
+static Node *
+build_concat(Build *b)
+{
+	Module *m = b->m;
+	Node *axes[MAX_RANK], *dims[MAX_RANK], *from = x_idx(m, 0);
+	Part *p = NEWN(m, Part, b->nin + 1);
+	int rank = rank_of(b->in[0]), n = 0, i, k, axis = axis_attr(b, "axis", rank);
+
+	if (axis < 0)
+		return NULL;
+	memcpy(dims, b->in[0]->type->dims, sizeof *dims * (size_t)rank);
+	for (i = 0; i < b->nin; i++) {
+		if (!b->in[i])
+			continue;
+		if (rank_of(b->in[i]) != rank)
+			return fail(b, "operand %d has %d dimensions, the first %d", i,
+				rank_of(b->in[i]), rank);
+		for (k = 0; k < rank; k++) {
+			if (k == axis)
+				continue;
+			require(m, x_eq(m, dims[k], dim_of(b->in[i], k)), b->loc,
+				"operand %d has %s at dimension %d, the first %s", i,
+				expr_print(m, dim_of(b->in[i], k)), k, expr_print(m, dims[k]));
+			if (dim_of(b->in[i], k)->code == O_NUM)
+				dims[k] = dim_of(b->in[i], k);
+		}
+		if (is_intv(dim_of(b->in[i], axis), 0))
+			continue;
+		p[n++] = (Part){b->in[i], from};
+		from = x_add(m, from, dim_of(b->in[i], axis));
+	}
+	if (n == 0)
+		return b->in[0];
+	dims[axis] = from;
+	axes_new(m, rank, dims, axes);
+	return t_tensor(m, rank, axes, concat_read(m, n, p, axis, rank, axes));
+}
+
+/* x's part of the given length from an index of one axis on. */
+static Node *
+part_of(Module *m, Node *x, int axis, Node *from, Node *length)
+{
+	Node *axes[MAX_RANK], *idx[MAX_RANK];
+	int i;
+
+	for (i = 0; i < rank_of(x); i++)
+		idx[i] = axes[i] = x_axis(m, i == axis ? length : dim_of(x, i));
+	idx[axis] = x_add(m, axes[axis], from);
+	return t_tensor(m, rank_of(x), axes, x_read(m, x, idx));
+}
+
+static Node *
+build_split(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], **e, *chunk, *from = x_idx(m, 0), *dim, *length, **out;
+	int axis = axis_attr(b, "axis", rank_of(x)), n, i;
+	int64_t d;
+
+	if (axis < 0)
+		return NULL;
+	dim = dim_of(x, axis);
+	if (b->in[1]) {
+		n = is_int(dim_of(b->in[1], 0), &d) ? (int)d : b->nout;
+		if (!list_of(b, b->in[1], "split", n, &e))
+			return NULL;
+	} else {
+		n = attr_find(b->attrs, "num_outputs") ? (int)attr_int(b, "num_outputs") : b->nout;
+		if (n < 1 || n > 4096)
+			return fail(b, "%d results", n);
+		chunk = x_ceildiv(m, dim, x_idx(m, n));
+		if (is_int(dim, &d) && (n - 1) * ((d + n - 1) / n) > d)
+			return fail(b, "%lld elements cannot be split into %d parts of %lld",
+				(long long)d, n, (long long)((d + n - 1) / n));
+		e = NEWN(m, Node *, n);
+		for (i = 0; i < n; i++)
+			e[i] = i + 1 < n ? chunk : x_sub(m, dim, x_muli(m, chunk, n - 1));
+	}
+	if (b->nout > n)
+		return fail(b, "%d results of %d parts", b->nout, n);
+	out = NEWN(m, Node *, n + 1);
+	for (i = 0; i < n; i++) {
+		length = b->in[1] ? extent(m, e[i]) : e[i];
+		out[i] = part_of(m, x, axis, from, length);
+		from = x_add(m, from, length);
+	}
+	require(m, x_eq(m, from, dim), b->loc, "the parts have %s elements together, the axis %s",
+		expr_print(m, from), expr_print(m, dim));
+	return t_tuple(m, n, out);
+}
+
+static Node *
+clamp(Module *m, Node *x, Node *lo, Node *hi)
+{
+	return x_min(m, x_max(m, x, lo), hi);
+}
+
+/* numpy's start:end:step on an axis of extent dim: the first index and how many. */
+static void
+slice_axis(Module *m, Node *dim, Node *start, Node *end, Node *step, Node **first, Node **count)
+{
+	Node *zero = x_idx(m, 0), *last = x_addi(m, dim, -1), *up = x_lt(m, zero, step);
+	Node *s = wrap_index(m, start, dim), *e = wrap_index(m, end, dim), *f, *n;
+
+	f = x_select(m, up, clamp(m, s, zero, dim), clamp(m, s, x_idx(m, -1), last));
+	e = x_select(m, up, clamp(m, e, zero, dim), clamp(m, e, x_idx(m, -1), last));
+	n = x_select(m, up, x_ceildiv(m, x_sub(m, e, f), step),
+		x_ceildiv(m, x_sub(m, f, e), x_sub(m, zero, step)));
+	*first = f;
+	*count = x_max(m, n, zero);
+}
+
+/* What slices n axes: starts, ends, axes and steps, the last two NULL where they are left out. */
+static bool
+slice_lists(Build *b, int *n, Node ***st, Node ***en, Node ***ax, Node ***sp)
+{
+	static const char *const names[] = {"starts", "ends", "axes", "steps"};
+	Node ***e[] = {st, en, ax, sp}, *t, *len;
+	int rank = rank_of(b->in[0]), i, k;
+	int64_t known = -1;
+
+	for (i = 0; i < 4; i++) {
+		t = b->in[i + 1];
+		if (t && rank_of(t) != 1)
+			return fail(b, "%s has %d dimensions, must have 1", names[i], rank_of(t)) != NULL;
+		if (t && known < 0 && !is_int(dim_of(t, 0), &known))
+			known = -1;
+	}
+	if (known > rank)
+		return fail(b, "starts, ends, axes and steps must have one length, at most %d", rank) != NULL;
+	*n = known < 0 ? rank : (int)known;
+	len = dim_of(b->in[1], 0);
+	for (i = 0; i < 4; i++) {
+		if (!(t = b->in[i + 1]))
+			continue;
+		if (known >= 0 && !list_of(b, t, names[i], *n, e[i]))
+			return false;
+		require(b->m, x_eq(b->m, dim_of(t, 0), len), b->loc, "%s has %s entries, starts has %s", names[i],
+			expr_print(b->m, dim_of(t, 0)), expr_print(b->m, len));
+		if (known < 0 && !short_list(b, t, names[i], rank, x_idx(b->m, i == 3 ? 1 : 2 * rank), &k, e[i]))
+			return false;
+	}
+	if (known < 0 && !*ax) {                 /* those there are: the first */
+		*ax = NEWN(b->m, Node *, rank + 1);
+		for (i = 0; i < rank; i++)
+			(*ax)[i] = x_select(b->m, x_lt(b->m, x_idx(b->m, i), len), x_idx(b->m, i), x_idx(b->m, 2 * rank));
+	}
+	return !*ax || axes_in(b, rank, *n, *ax, known < 0 ? len : NULL);
+}
+
+static Node *
+build_slice(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], **st, **en, **ax = NULL, **sp = NULL, *axes[MAX_RANK], *idx[MAX_RANK];
+	int rank = rank_of(x), n = 0, d, i;
+
+	if (!slice_lists(b, &n, &st, &en, &ax, &sp))
+		return NULL;
+	for (i = 0; i < n; i++) {
+		st[i] = saturate(m, st[i]);
+		en[i] = saturate(m, en[i]);
+		if (!sp)
+			continue;
+		require(m, x_ne(m, sp[i], x_idx(m, 0)), b->loc, "a step is 0");
+		sp[i] = saturate(m, sp[i]);
+	}
+	for (d = 0; d < rank; d++) {
+		Node *dim = dim_of(x, d), *one = x_idx(m, 1), *first, *count, *step;
+		step = sp ? for_dim(m, n, ax, sp, d, rank, one) : one;
+		slice_axis(m, dim, for_dim(m, n, ax, st, d, rank, x_idx(m, 0)),
+			for_dim(m, n, ax, en, d, rank, dim), step, &first, &count);
+		axes[d] = x_axis(m, count);
+		idx[d] = x_add(m, first, x_mul(m, axes[d], step));
+	}
+	return t_tensor(m, rank, axes, x_read(m, x, idx));
+}
+
+typedef enum PadMode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP } PadMode;
+
+/* The operand's index for i = result's index - pad, which lies outside [0, dim) within the pads. */
+static Node *
+pad_index(Module *m, PadMode mode, Node *i, Node *dim, Node *begin, Node *end)
+{
+	Node *last = x_addi(m, dim, -1), *zero = x_idx(m, 0), *t;
+
+	switch (mode) {
+	case PAD_EDGE:
+		return clamp(m, i, zero, last);
+	case PAD_WRAP:
+		return x_mod(m, i, dim);
+	case PAD_REFLECT:
+		/* mirrored once at most */
+		if (prove_le(m, begin, last) && prove_le(m, end, last)) {
+			if (!is_intv(begin, 0))
+				i = x1(m, O_ABS, i);
+			return is_intv(end, 0) ? i
+				: x_sub(m, last, x1(m, O_ABS, x_sub(m, last, i)));
+		}
+		t = x_mod(m, i, x_muli(m, last, 2));
+		return x_min(m, t, x_sub(m, x_muli(m, last, 2), t));
+	default:
+		return i;
+	}
+}
+
+static bool
+pad_mode(Build *b, PadMode *mode)
+{
+	static const char *const names[] = {"constant", "reflect", "edge", "wrap"};
+	const char *s = attr_str(b, "mode");
+	int i;
+
+	for (i = 0; i < 4; i++)
+		if (strcmp(s, names[i]) == 0) {
+			*mode = (PadMode)i;
+			return true;
+		}
+	fail(b, "mode is \"%s\", must be constant, reflect, edge or wrap", s);
+	return false;
+}
+
+static Node *
+build_pad(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], **pads, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true),
+		*zero = x_idx(m, 0), *v;
+	int rank = rank_of(x), na = rank, d;
+	int64_t n = -1;
+	PadMode mode;
+
+	if (!pad_mode(b, &mode))
+		return NULL;
+	if (rank_of(b->in[1]) != 1 || !const_dims(b->in[1], &n) || n > 2 * rank)
+		n = -1;
+	if (!axes_arg(b, b->in[3], NULL, rank, n < 0 ? -1 : (int)(n / 2), &na, &ax))
+		return NULL;
+	if (na > rank)
+		return fail(b, "pads for %d axes of %d", na, rank);
+	if (!list_of(b, b->in[1], "pads", 2 * na, &pads))
+		return NULL;
+	for (d = 0; d < 2 * na; d++)
+		pads[d] = saturate(m, pads[d]);
+	for (d = 0; d < rank; d++) {
+		Node *dim = dim_of(x, d), *begin = for_dim(m, na, ax, pads, d, rank, zero);
+		Node *end = for_dim(m, na, ax, pads + na, d, rank, zero),
+			*size = x_add(m, x_add(m, dim, begin), end);
+		require(m, x_le(m, zero, size), b->loc, "dimension %d becomes negative", d);
+		axes[d] = x_axis(m, extent(m, size));
+		idx[d] = x_sub(m, axes[d], begin);
+		if (mode == PAD_CONSTANT)
+			in = x_and(m, in, x_and(m, x_le(m, zero, idx[d]), x_lt(m, idx[d], dim)));
+		else if (!is_intv(begin, 0) || !is_intv(end, 0))
+			idx[d] = pad_index(m, mode, idx[d], dim, begin, end);
+	}
+	v = b->in[2] ? scalar_arg(m, b->in[2]) : x_int(m, dtype_of(x), 0);
+	return t_tensor(m, rank, axes, x_select(m, in, x_read(m, x, idx), v));
+}
+
+static Node *
+build_center_crop_pad(Build *b)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], **e, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true),
+		*zero = x_idx(m, 0);
+	int rank = rank_of(x), n = rank, d;
+
+	if (!axes_arg(b, NULL, "axes", rank, -1, &n, &ax) || !list_of(b, b->in[1], "the shape", n, &e))
+		return NULL;
+	for (d = 0; d < rank; d++) {
+		Node *dim = dim_of(x, d), *size = extent(m, for_dim(m, n, ax, e, d, rank, dim));
+		Node *crop = x_fdiv(m, x_sub(m, dim, size), x_idx(m, 2)),
+			*pad = x_fdiv(m, x_sub(m, size, dim), x_idx(m, 2));
+		axes[d] = x_axis(m, size);
+		idx[d] = x_add(m, axes[d],
+			x_select(m, x_lt(m, dim, size), x_sub(m, zero, pad), crop));
+		in = x_and(m, in, x_and(m, x_le(m, zero, idx[d]), x_lt(m, idx[d], dim)));
+	}
+	return t_tensor(m, rank, axes,
+		x_select(m, in, x_read(m, x, idx), x_int(m, dtype_of(x), 0)));
+}
+
+>>>>>>> 7db4ace (Let lists of parameters have lengths that only a run knows where no rank depends on them)
 /* ---- making tensors -------------------------------------------------------------------------- */
 
 static Node *

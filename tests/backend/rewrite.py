@@ -5,6 +5,7 @@ usage: rewrite.py MODE TESTS OUT
   undeclared   no declared shape of an intermediate value or an output
   symbolic     the same, and each dimension of an input is a symbol of its own, but for the lengths of
                vectors that settle ranks and axes (shape, axes, sizes ...)
+  free         the same, those lengths too
 A test is left out where the rewrite changes nothing, or where it alone says what it is about.
 """
 import glob
@@ -70,8 +71,8 @@ def symbolic(t, prefix):
 
 def rewrite(model, mode):
     undeclare(model.graph)
-    if mode == "symbolic":
-        keep = vectors(model) | {w.name for w in model.graph.initializer}
+    if mode != "undeclared":
+        keep = (vectors(model) if mode == "symbolic" else set()) | {w.name for w in model.graph.initializer}
         for i in model.graph.input:
             t = i.type.tensor_type
             if i.name not in keep or len(t.shape.dim) != 1:
@@ -79,7 +80,7 @@ def rewrite(model, mode):
 
 
 def main():
-    if len(sys.argv) != 4 or sys.argv[1] not in ("undeclared", "symbolic"):
+    if len(sys.argv) != 4 or sys.argv[1] not in ("undeclared", "symbolic", "free"):
         sys.exit(__doc__)
     mode, tests, out = sys.argv[1:]
     count = 0
