@@ -52,12 +52,10 @@ build_tile(Build *b)
 {
 	Module *m = b->m;
 	Node *x = b->in[0], **e, *axes[MAX_RANK], *idx[MAX_RANK];
-	int n, i;
+	int n = rank_of(x), i;
 
-	if (!list_arg(b, b->in[1], "repeats", &n, &e))
+	if (!list_of(b, b->in[1], "repeats", n, &e))
 		return NULL;
-	if (n != rank_of(x))
-		return fail(b, "%d repeats for %d dimensions", n, rank_of(x));
 	for (i = 0; i < n; i++) {
 		axes[i] = x_axis(m, x_mul(m, dim_of(x, i), extent(m, e[i])));
 		idx[i] = x_mod(m, axes[i], dim_of(x, i));
@@ -147,7 +145,8 @@ build_split(Build *b)
 		return NULL;
 	dim = dim_of(x, axis);
 	if (b->in[1]) {
-		if (!list_arg(b, b->in[1], "split", &n, &e))
+		n = is_int(dim_of(b->in[1], 0), &d) ? (int)d : b->nout;
+		if (!list_of(b, b->in[1], "split", n, &e))
 			return NULL;
 	} else {
 		n = attr_find(b->attrs, "num_outputs") ? (int)attr_int(b, "num_outputs") : b->nout;
@@ -209,20 +208,53 @@ slice_axis(Module *m, Node *dim, Node *start, Node *end, Node *step, Node **firs
 	*count = x_max(m, n, zero);
 }
 
+/* What slices n axes: starts, ends, axes and steps, the last two NULL where they are left out. */
+static bool
+slice_lists(Build *b, int *n, Node ***st, Node ***en, Node ***ax, Node ***sp)
+{
+	static const char *const names[] = {"starts", "ends", "axes", "steps"};
+	Node ***e[] = {st, en, ax, sp}, *t, *len;
+	int rank = rank_of(b->in[0]), i, k;
+	int64_t known = -1;
+
+	for (i = 0; i < 4; i++) {
+		t = b->in[i + 1];
+		if (t && rank_of(t) != 1)
+			return fail(b, "%s has %d dimensions, must have 1", names[i], rank_of(t)) != NULL;
+		if (t && known < 0 && !is_int(dim_of(t, 0), &known))
+			known = -1;
+	}
+	if (known > rank)
+		return fail(b, "starts, ends, axes and steps must have one length, at most %d", rank) != NULL;
+	*n = known < 0 ? rank : (int)known;
+	len = dim_of(b->in[1], 0);
+	for (i = 0; i < 4; i++) {
+		if (!(t = b->in[i + 1]))
+			continue;
+		if (known >= 0 && !list_of(b, t, names[i], *n, e[i]))
+			return false;
+		require(b->m, x_eq(b->m, dim_of(t, 0), len), b->loc, "%s has %s entries, starts has %s", names[i],
+			expr_print(b->m, dim_of(t, 0)), expr_print(b->m, len));
+		if (known < 0 && !short_list(b, t, names[i], rank, x_idx(b->m, i == 3 ? 1 : 2 * rank), &k, e[i]))
+			return false;
+	}
+	if (known < 0 && !*ax) {                 /* those there are: the first */
+		*ax = NEWN(b->m, Node *, rank + 1);
+		for (i = 0; i < rank; i++)
+			(*ax)[i] = x_select(b->m, x_lt(b->m, x_idx(b->m, i), len), x_idx(b->m, i), x_idx(b->m, 2 * rank));
+	}
+	return !*ax || axes_in(b, rank, *n, *ax, known < 0 ? len : NULL);
+}
+
 static Node *
 build_slice(Build *b)
 {
 	Module *m = b->m;
 	Node *x = b->in[0], **st, **en, **ax = NULL, **sp = NULL, *axes[MAX_RANK], *idx[MAX_RANK];
-	int rank = rank_of(x), n, ne, na, ns, d, i;
+	int rank = rank_of(x), n = 0, d, i;
 
-	if (!list_arg(b, b->in[1], "starts", &n, &st) || !list_arg(b, b->in[2], "ends", &ne, &en)
-		|| !axes_arg(b, b->in[3], NULL, rank, &na, &ax)
-		|| (b->in[4] && !list_arg(b, b->in[4], "steps", &ns, &sp)))
+	if (!slice_lists(b, &n, &st, &en, &ax, &sp))
 		return NULL;
-	if (ne != n || (ax && na != n) || (sp && ns != n) || n > rank)
-		return fail(b, "starts, ends, axes and steps must have one length, at most %d",
-			rank);
 	for (i = 0; i < n; i++) {
 		st[i] = saturate(m, st[i]);
 		en[i] = saturate(m, en[i]);
@@ -292,15 +324,21 @@ build_pad(Build *b)
 	Module *m = b->m;
 	Node *x = b->in[0], **pads, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true),
 		*zero = x_idx(m, 0), *v;
-	int rank = rank_of(x), n, na = rank, d;
+	int rank = rank_of(x), na = rank, d;
+	int64_t n = -1;
 	PadMode mode;
 
-	if (!pad_mode(b, &mode) || !list_arg(b, b->in[1], "pads", &n, &pads)
-	 || !axes_arg(b, b->in[3], NULL, rank, &na, &ax))
+	if (!pad_mode(b, &mode))
 		return NULL;
-	if (n != 2 * na || na > rank)
-		return fail(b, "%d pads for %d axes", n, na);
-	for (d = 0; d < n; d++)
+	if (rank_of(b->in[1]) != 1 || !const_dims(b->in[1], &n) || n > 2 * rank)
+		n = -1;
+	if (!axes_arg(b, b->in[3], NULL, rank, n < 0 ? -1 : (int)(n / 2), &na, &ax))
+		return NULL;
+	if (na > rank)
+		return fail(b, "pads for %d axes of %d", na, rank);
+	if (!list_of(b, b->in[1], "pads", 2 * na, &pads))
+		return NULL;
+	for (d = 0; d < 2 * na; d++)
 		pads[d] = saturate(m, pads[d]);
 	for (d = 0; d < rank; d++) {
 		Node *dim = dim_of(x, d), *begin = for_dim(m, na, ax, pads, d, rank, zero);
@@ -324,13 +362,10 @@ build_center_crop_pad(Build *b)
 	Module *m = b->m;
 	Node *x = b->in[0], **e, **ax, *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true),
 		*zero = x_idx(m, 0);
-	int rank = rank_of(x), n, na = rank, d;
+	int rank = rank_of(x), n = rank, d;
 
-	if (!list_arg(b, b->in[1], "the shape", &n, &e)
-		|| !axes_arg(b, NULL, "axes", rank, &na, &ax))
+	if (!axes_arg(b, NULL, "axes", rank, -1, &n, &ax) || !list_of(b, b->in[1], "the shape", n, &e))
 		return NULL;
-	if (n != na)
-		return fail(b, "%d sizes for %d axes", n, na);
 	for (d = 0; d < rank; d++) {
 		Node *dim = dim_of(x, d), *size = extent(m, for_dim(m, n, ax, e, d, rank, dim));
 		Node *crop = x_fdiv(m, x_sub(m, dim, size), x_idx(m, 2)),

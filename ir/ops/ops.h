@@ -28,17 +28,17 @@ int axis_attr(Build *, const char *name, int rank);
 /* shape.c */
 /* The elements of a list operand as index expressions; false after an error was reported. */
 bool list_arg(Build *, Node *t, const char *what, int *n, Node ***e);
-<<<<<<< HEAD
-/* axes (input or attribute) as index expressions; *axes NULL and *n as it was if there are none. */
-bool axes_arg(Build *, Node *t, const char *attr, int rank, int *n, Node ***axes);
-Node *x_product(Module *, int n, Node *const *);
-=======
 /* Those of a list that must have n elements. */
 bool list_of(Build *, Node *t, const char *what, int n, Node ***e);
 /* Those of a list of any length up to `most`, which *n becomes where it is known only at run time: then `none`
  * stands for elements that are not there. */
 bool short_list(Build *, Node *t, const char *what, int most, Node *none, int *n, Node ***e);
->>>>>>> 7db4ace (Let lists of parameters have lengths that only a run knows where no rank depends on them)
+/* axes (input or attribute) as index expressions; *axes NULL and *n as it was if there are none. want: how many
+ * there must be if only a run knows their number, or -1. */
+bool axes_arg(Build *, Node *t, const char *attr, int rank, int want, int *n, Node ***axes);
+/* Requires axes in range: n of them, or only the first len. */
+bool axes_in(Build *, int rank, int n, Node *const *axes, Node *len);
+Node *x_product(Module *, int n, Node *const *);
 /* An expression as a dimension: what was read at run time is made nonnegative. */
 Node *extent(Module *, Node *e);
 /* Within +-2^42 where it comes from a model or a reading, so that adding a dimension cannot overflow. */
