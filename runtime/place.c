@@ -2,7 +2,9 @@
  * Offsets for buffers whose lifetimes are known when the context is made and whose sizes are known
  * when a run starts. Greedy by size: the largest first, each into the smallest gap between the
  * buffers that live at the same time and already have their place, or else above them (Pisarchyk
- * and Lee, "Efficient Memory Management for Deep Neural Net Inference").
+ * and Lee, "Efficient Memory Management for Deep Neural Net Inference"). Where that needs clearly
+ * more than what lives at once, the buffer on top is moved to the front of the order, a few times,
+ * and the best of all placements is taken.
  *
  * A new shape must cost microseconds, so who overlaps whom in time is worked out once, and the
  * order of the last call, which is nearly right for the next, is kept and mended by insertion.
@@ -11,13 +13,18 @@
 #include <string.h>
 #include "rt.h"
 
+enum { TRIES = 24 };            /* other orders */
+
 typedef struct Span {
 	uint64_t begin, end;
 } Span;
 
 struct TccPlanner {
 	uint32_t n;
+	uint32_t *first, *last;
 	uint32_t *order;        /* by falling size, as of the last call */
+	uint32_t *other;        /* another order */
+	uint64_t *at;           /* offsets in it */
 	uint32_t *rank;         /* its inverse */
 	uint32_t *start;        /* neighbours of i: near[start[i]] to near[start[i + 1]] */
 	uint32_t *near;
@@ -84,15 +91,22 @@ TccPlanner *tcc_planner_new(uint32_t n, const uint32_t *first, const uint32_t *l
 	if (p) {
 		*p = (TccPlanner){
 			.n = n,
+			.first = calloc(n + 1, sizeof *p->first),
+			.last = calloc(n + 1, sizeof *p->last),
 			.order = calloc(n + 1, sizeof *p->order),
+			.other = calloc(n + 1, sizeof *p->other),
+			.at = calloc(n + 1, sizeof *p->at),
 			.rank = calloc(n + 1, sizeof *p->rank),
 			.start = calloc(n + 2, sizeof *p->start),
 			.busy = calloc(n + 1, sizeof *p->busy),
 		};
 	}
-	bool ok = p && life && p->order && p->rank && p->start && p->busy;
+	bool ok = p && life && p->first && p->last && p->order && p->other && p->at && p->rank &&
+	          p->start && p->busy;
 	for (uint32_t i = 0; ok && i < n; i++) {
 		life[i] = (Life){first[i], last[i], i};
+		p->first[i] = first[i];
+		p->last[i] = last[i];
 		p->order[i] = i;
 	}
 	ok = ok && find_neighbours(p, life);
@@ -108,7 +122,11 @@ void tcc_planner_free(TccPlanner *p)
 {
 	if (!p)
 		return;
+	free(p->first);
+	free(p->last);
 	free(p->order);
+	free(p->other);
+	free(p->at);
 	free(p->rank);
 	free(p->start);
 	free(p->near);
@@ -153,8 +171,6 @@ static void sort_by_size(TccPlanner *p, const uint64_t *size)
 	if (moves >= limit)
 		heap_sort(p->order, size, p->n);
 	p->sorted = true;
-	for (uint32_t i = 0; i < p->n; i++)
-		p->rank[p->order[i]] = i;
 }
 
 /* The places of i's neighbours that precede it in the order, by rising begin. */
@@ -189,16 +205,14 @@ static uint64_t best_fit(const Span *busy, uint32_t n, uint64_t need)
 	return best == UINT64_MAX ? end : best;
 }
 
-uint64_t tcc_planner_place(TccPlanner *p, const uint64_t *size, uint64_t *offset)
+static uint64_t place_in_order(TccPlanner *p, const uint32_t *order, const uint64_t *size,
+	uint64_t *offset)
 {
-	uint64_t total = 0, sum = 0;
+	uint64_t total = 0;
 	for (uint32_t i = 0; i < p->n; i++)
-		if (size[i] > INT64_MAX - TCC_ALIGN ||
-		    __builtin_add_overflow(sum, tcc_round_up(size[i], TCC_ALIGN), &sum))
-			return UINT64_MAX;
-	sort_by_size(p, size);
+		p->rank[order[i]] = i;
 	for (uint32_t k = 0; k < p->n; k++) {
-		uint32_t i = p->order[k];
+		uint32_t i = order[k];
 		offset[i] = 0;
 		if (!size[i])
 			continue;
@@ -208,4 +222,60 @@ uint64_t tcc_planner_place(TccPlanner *p, const uint64_t *size, uint64_t *offset
 			total = offset[i] + need;
 	}
 	return total;
+}
+
+/* The most that lives at once: no placement needs less. Some buffer begins where that is so. */
+static uint64_t least(const TccPlanner *p, const uint64_t *size)
+{
+	uint64_t most = 0;
+	for (uint32_t i = 0; i < p->n; i++) {
+		uint64_t sum = tcc_round_up(size[i], TCC_ALIGN);
+		for (uint32_t k = p->start[i]; k < p->start[i + 1]; k++) {
+			uint32_t j = p->near[k];
+			if (p->first[j] <= p->first[i] && p->first[i] <= p->last[j])
+				sum += tcc_round_up(size[j], TCC_ALIGN);
+		}
+		most = sum > most ? sum : most;
+	}
+	return most;
+}
+
+/* The buffer that reaches the total goes first. */
+static void top_first(const TccPlanner *p, const uint64_t *size, const uint64_t *offset,
+	uint64_t total, uint32_t *order)
+{
+	uint32_t k = 0;
+	while (k + 1 < p->n && offset[order[k]] + tcc_round_up(size[order[k]], TCC_ALIGN) != total)
+		k++;
+	uint32_t top = order[k];
+	memmove(order + 1, order, k * sizeof *order);
+	order[0] = top;
+}
+
+static uint64_t try_others(TccPlanner *p, const uint64_t *size, uint64_t *offset, uint64_t best)
+{
+	uint64_t bound = least(p, size), total = best;
+	const uint64_t *from = offset;
+	memcpy(p->other, p->order, p->n * sizeof *p->other);
+	for (int i = 0; i < TRIES && best > bound + bound / 64; i++) {
+		top_first(p, size, from, total, p->other);
+		from = p->at;
+		total = place_in_order(p, p->other, size, p->at);
+		if (total < best) {
+			best = total;
+			memcpy(offset, p->at, p->n * sizeof *offset);
+		}
+	}
+	return best;
+}
+
+uint64_t tcc_planner_place(TccPlanner *p, const uint64_t *size, uint64_t *offset)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (size[i] > INT64_MAX - TCC_ALIGN ||
+		    __builtin_add_overflow(sum, tcc_round_up(size[i], TCC_ALIGN), &sum))
+			return UINT64_MAX;
+	sort_by_size(p, size);
+	return try_others(p, size, offset, place_in_order(p, p->order, size, offset));
 }

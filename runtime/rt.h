@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include "abi.h"
+#include "place.h"
 
-#define TCC_ALIGN 64
 #define TCC_MAX_RANK 64
 #define TCC_MAX_ARGS 256        /* buffers, and scalars, of a launch */
 #define TCC_COUNT(a) (sizeof(a) / sizeof *(a))
@@ -84,17 +84,6 @@ static inline void *tcc_tensor_data(const TccTensor *t)
 {
 	return t->data ? (char *)t->data + t->byte_offset : NULL;
 }
-
-/* --- place.c: memory of buffers with known lifetimes ------------------------------------- */
-
-typedef struct TccPlanner TccPlanner;
-
-/* Buffer i lives from step first[i] to last[i], both included. NULL: no memory. */
-TccPlanner *tcc_planner_new(uint32_t n, const uint32_t *first, const uint32_t *last);
-void tcc_planner_free(TccPlanner *p);
-/* Offsets, multiples of TCC_ALIGN, at which no two buffers that live at once overlap. Returns the
- * bytes needed, or UINT64_MAX if they overflow. */
-uint64_t tcc_planner_place(TccPlanner *p, const uint64_t *sizes, uint64_t *offsets);
 
 /* --- pool.c: threads for one context ----------------------------------------------------- */
 

@@ -110,7 +110,7 @@ START_TEST(near_the_optimum)
 		best += least;
 		tcc_planner_free(q);
 	}
-	ck_assert(ours <= best + best / 20);
+	ck_assert(ours <= best + best / 100);
 }
 END_TEST
 
