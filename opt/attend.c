@@ -267,19 +267,24 @@ match_softmax(Search *q)
 	return !others && reduced(q, a->max, COMB_MAX) == a->x && is_linear(a, a->weight);
 }
 
-/* Does x read only scores of its own row? */
+/* Does x read only scores of its own row? Notes at which key, if that is one expression. */
 static bool
 reads_own_scores(Search *q, Node *const *row)
 {
-	Node **list;
+	Attention *a = q->a;
+	Node **list, *at = NULL;
 	int i, n;
-	bool ok = true;
+	bool ok = true, one = true;
 
-	list = topo_scalar(q->a->x, &n);
+	list = topo_scalar(a->x, &n);
 	for (i = 0; i < n && ok; i++)
-		if (list[i]->code == O_READ && is_member(q, list[i]->in[0]))
-			ok = list[i]->in[0] == q->a->score && own_row(list[i], row, q->a->nouter);
+		if (list[i]->code == O_READ && is_member(q, list[i]->in[0])) {
+			ok = list[i]->in[0] == a->score && own_row(list[i], row, a->nouter);
+			one &= !at || list[i]->in[list[i]->nin - 1] == at;
+			at = list[i]->in[list[i]->nin - 1];
+		}
 	free(list);
+	a->at = one ? at : NULL;
 	return ok;
 }
 
@@ -382,7 +387,7 @@ attention_of(Sched *s, Node *out, Attention *a)
 	int i;
 	bool ok = false;
 
-	if (s->m->strict || s->gpu || out->code != O_TENSOR
+	if (s->m->strict || out->code != O_TENSOR
 	 || !(red = only_reduction(out->in[out->nin - 1], COMB_SUM))
 	 || (red->type->dtype != DT_F32 && red->type->dtype != DT_F64))
 		return false;
@@ -393,5 +398,16 @@ attention_of(Sched *s, Node *out, Attention *a)
 		map_free(&q.seen);
 		q = (Search){.s = s, .a = a};
 	}
-	return ok;
+	return ok && (!s->gpu || attention_fits_gpu(a));
+}
+
+bool
+scores_leave(const Group *g, const Attention *a)
+{
+	int i;
+
+	for (i = 0; i < g->n; i++)
+		if (g->members[i] == a->score)
+			return !g->local[i];
+	return false;
 }

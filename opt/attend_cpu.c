@@ -111,17 +111,6 @@ sums_of(Flash *f, Node *buffer)
 	return l;
 }
 
-static bool
-scores_leave(const Group *g, const Attention *a)
-{
-	int i;
-
-	for (i = 0; i < g->n; i++)
-		if (g->members[i] == a->score)
-			return !g->local[i];
-	return false;
-}
-
 /* May an exponential take its score's place? */
 static bool
 in_place(Flash *f)
@@ -189,8 +178,8 @@ panel_size(const Contraction *c, const int64_t *red)
 }
 
 /*
- * Copies the factor's columns from n0 on to a panel and reads them there, unless they are contiguous
- * or the panel would be large. red: how long the summed axes are at most.
+ * Copies the factor's columns from n0 on to a panel and reads them there, unless they are
+ * contiguous or the panel would be large. red: how long the summed axes are at most.
  */
 static bool
 copy_panel(Flash *f, Region *r, Contraction *c, Node *n0, const int64_t *red)
@@ -367,7 +356,8 @@ result_column(KB *kb, Region *r, Node *j, void *ctx)
 	const RowOf *c = ctx;
 	Flash *f = c->f;
 	Module *m = kb->m;
-	Node *out = f->a.out, *total = x_read(m, f->total, (Node *[]){f->before, c->q, j}), *e, *idx[MAX_RANK];
+	Node *out = f->a.out, *total = x_read(m, f->total, (Node *[]){f->before, c->q, j}), *e,
+		*idx[MAX_RANK];
 	int i;
 
 	e = attention_scaled(m, &f->a, total, cell(f, f->sum, c->i), cell(f, f->max, c->i));

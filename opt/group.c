@@ -364,10 +364,14 @@ leaves(Grouper *q, const Attention *a, const Node *t)
 	return false;
 }
 
-/*
- * All of an attention into one kernel, if nothing else needs what stands between scores and result
- * (the scores are kept where something does).
- */
+/* May others read member t? They may have the result, and scores that are read key by key. */
+static bool
+may_leave(const Attention *a, const Node *t)
+{
+	return t == a->out || (t == a->score && a->at == a->key);
+}
+
+/* All of an attention into one kernel, if nothing else needs what must stay within. */
 static void
 place_attention(Grouper *q, Node *out)
 {
@@ -380,7 +384,7 @@ place_attention(Grouper *q, Node *out)
 	for (i = 0; i < a.n; i++)
 		if (map_get(&q->group, a.members[i]) || attr_find(a.members[i]->attrs, "kernel")
 		 || map_get(&q->s->home, a.members[i]) != map_get(&q->s->home, out)
-		 || (a.members[i] != out && a.members[i] != a.score && leaves(q, &a, a.members[i])))
+		 || (!may_leave(&a, a.members[i]) && leaves(q, &a, a.members[i])))
 			return;
 	g = new_group(q, a.members[0]);
 	for (i = 1; i < a.n; i++)
@@ -399,8 +403,7 @@ attends(Sched *s, const Group *g)
 	if (!attention_of(s, g->members[g->n - 1], &a) || a.n != g->n || a.nouter != g->nouter)
 		return false;
 	for (i = 0; i < g->n; i++)
-		if (!among(&a, g->members[i]) || (g->members[i] != a.score && g->members[i] != a.out
-		 && !g->local[i]))
+		if (!among(&a, g->members[i]) || (!may_leave(&a, g->members[i]) && !g->local[i]))
 			return false;
 	return true;
 }

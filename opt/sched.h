@@ -71,8 +71,8 @@ typedef struct KB {
 	bool gpu;
 } KB;
 
-/* A member's value inside the kernel: a scalar per outer point, or a private buffer whose index k is
- * the tensor's at dimension dim[k], counted from base[k] (NULL: 0). */
+/* A member's value inside the kernel: a scalar per outer point, or a private buffer whose index k
+ * is the tensor's at dimension dim[k], counted from base[k] (NULL: 0). */
 typedef struct Local {
 	Node *value, *buffer;
 	int n, dim[MAX_RANK];
@@ -232,6 +232,7 @@ typedef struct Attention {
 	Node *outer[MAX_RANK]; /* out's axis for each of them; NULL: it has one element */
 	int row;               /* that of them along which rows share keys and values */
 	Node *x;               /* what the softmax is of, reading score */
+	Node *at;              /* at this key; NULL: at several */
 	Node *exp, *weight;    /* exp(x - max), and what is summed in terms of it */
 	Node *max, *sum;       /* the row's, reads; sum NULL: none divides by it */
 	Contraction qk, pv;    /* lanes along the keys, along out's columns */
@@ -239,10 +240,13 @@ typedef struct Attention {
 } Attention;
 
 bool attention_of(Sched *, Node *out, Attention *);
+bool scores_leave(const Group *, const Attention *);     /* does another kernel read them? */
 /* What the reduction is, when total is the sum of exp * value, sum that of exp and max the row's
  * maximum, all of the reduction's type. */
 Node *attention_scaled(Module *, const Attention *, Node *total, Node *sum, Node *max);
 Kernel *attention_cpu(Sched *, Group *);
+bool attention_fits_gpu(const Attention *);
+Kernel *attention_gpu(Sched *, Group *);
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 

@@ -96,14 +96,28 @@ same() {
 near="--rtol 1e-4 --atol 1e-5"
 for s in "2 7 5" "1 1 300" "1 97 257" "2 13 64" "1 200 513" "1 5 0" "1 0 5"; do
 	set -- $s
-	for target in native x86-64-v2 c; do
-		same plain --dim "b=$1" --dim "m=$2" --dim "n=$3" --target $target $near
-	done
+	same plain --dim "b=$1" --dim "m=$2" --dim "n=$3" $near
 	same masked --dim "b=$1" --dim "m=$2" --dim "n=$3" $near
 	same op_f32 --dim "b=$1" --dim "m=$2" --dim "n=$3" $near
 done
+for target in x86-64-v2 c; do
+	same plain --dim b=1 --dim m=97 --dim n=257 --target $target $near
+done
 for s in "1 1" "2 31" "1 300"; do
 	same heads --dim "b=${s% *}" --dim "m=${s#* }" $near
+done
+# blocks, tails, masked blocks, vectors and single elements on both kinds of GPU, with the simulator's checks
+for target in sm_80 gfx942; do
+	for s in "1 5 3" "1 33 70" "1 2 0"; do
+		set -- $s
+		for model in plain masked op_f32 op_f16; do
+			same $model --dim "b=$1" --dim "m=$2" --dim "n=$3" --target $target --simulate --rtol 4e-3 --atol 2e-3
+		done
+	done
+	same masked --dim b=1 --dim m=3 --dim n=310 --target $target --simulate $near
+	same heads --dim b=1 --dim m=35 --target $target --simulate $near
+	same op_f64 --dim b=1 --dim m=34 --dim n=35 --target $target --simulate --rtol 1e-9 --atol 1e-12
+	same scores --dim b=1 --dim m=6 --dim n=67 --target $target --simulate $near
 done
 same op_f64 --rtol 1e-9 --atol 1e-12
 same op_f16 --rtol 4e-3 --atol 2e-3

@@ -1,0 +1,597 @@
+/*
+ * GPU schedule of attention (attend.c), in SIMT form: a block of threads has a block of query rows
+ * of one batch and head, and passes over the keys in blocks. A thread has 4 rows by 4 keys of the
+ * scores and 4 rows by 4 columns (and so on) of the sums, in registers.
+ *
+ * Queries stay in shared memory, if they fit; keys pass through it a part of their depth at a time,
+ * values some keys at a time. Threads beside each other have the same rows: they fold maximum and
+ * sum among them, so that each holds its rows' statistics in registers. Exponentials go through
+ * shared memory, turned, to where they multiply values.
+ *
+ * Rows and keys past the end are read again from the last ones; such keys count as -inf, such rows
+ * are not stored.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "sched.h"
+
+enum { ROWS = 32, T = 4, PAD = 4, DEPTH = 16, MAX_DEPTH = 512, MAX_SUMS = 256, SHARED = 47 * 1024 };
+
+/* How a block is cut. */
+typedef struct Cut {
+	int keys, threads;
+	int64_t depth;         /* of queries and keys */
+	int parts;             /* of `keys` columns each, that the sums are */
+	bool resident;         /* all of the queries' depth is in shared memory */
+} Cut;
+
+typedef struct Flash {
+	KB *kb;
+	Module *m;
+	Frame f;
+	Attention a;
+	Cut cut;
+	DType type;
+	bool leave;            /* the scores are read by others */
+	Node *row, *column;    /* axes of the result */
+	Map out, score;        /* the other axes of result and score -> their values */
+	Node *tx, *ty;         /* the thread's place along keys and columns, along rows */
+	Node *q0, *k0, *n;     /* the block's first row and key; keys in all */
+	Node *queries, *keys, *values, *exps;   /* shared: [depth][rows], [depth][keys], ... */
+	Node *s, *sums, *max, *sum, *rise, *part;   /* registers */
+} Flash;
+
+/* ---- does it fit? ---------------------------------------------------------------------------- */
+
+static int64_t
+shared_size(const Cut *c, int size)
+{
+	int64_t depth = c->resident ? (c->depth + DEPTH - 1) / DEPTH * DEPTH : DEPTH;
+
+	return size * (depth * (ROWS + PAD) + DEPTH * (c->keys + PAD) + (int64_t)c->keys * (ROWS + PAD)
+		+ DEPTH * ((int64_t)c->parts * c->keys + PAD));
+}
+
+static bool
+cut_of(const Attention *a, Cut *c)
+{
+	int size = dtypes[a->reduce->type->dtype].bits / 8, i;
+	int64_t columns = const_or(a->pv.n->in[0], MAX_SUMS + 1), d;
+
+	*c = (Cut){.keys = size > 4 ? 32 : 64, .depth = 1, .resident = true};
+	c->threads = ROWS / T * (c->keys / T);
+	for (i = 0; i < a->qk.nred; i++) {
+		if (!is_int(a->qk.red[i]->in[0], &d) || d <= 0)
+			return false;
+		c->depth = sat_mul(c->depth, d);
+	}
+	c->parts = (int)((columns + c->keys - 1) / c->keys);
+	c->resident = shared_size(c, size) <= SHARED;
+	return columns <= MAX_SUMS && c->depth <= MAX_DEPTH && shared_size(c, size) <= SHARED;
+}
+
+bool
+attention_fits_gpu(const Attention *a)
+{
+	Cut c;
+
+	return a->at && storage_type(a->qk.ea->type->dtype) == a->qk.reduce->type->dtype
+		&& a->qk.reduce->type->dtype == a->reduce->type->dtype && cut_of(a, &c);
+}
+
+/* ---- loops ----------------------------------------------------------------------------------- */
+
+static Node *
+private(Flash *f, const char *name, int n, int x, int y, int z)
+{
+	Node *ext[3] = {x_idx(f->m, x), x_idx(f->m, y), x_idx(f->m, z)};
+
+	return l_alloc(f->m, f->f.thread, l_buffer(f->m, name, f->type, SP_REG, n, ext + 3 - n));
+}
+
+static Node *
+shared(Flash *f, const char *name, int64_t n, int64_t width)
+{
+	return gpu_shared(f->kb, &f->f, name, f->type, 2,
+		(Node *[]){x_idx(f->m, n), x_idx(f->m, width + PAD)});
+}
+
+static Region *
+loop(Flash *f, Region *r, ForKind kind, Node *extent, Node **axis)
+{
+	Region *in = region_new(f->m, NULL);
+
+	*axis = x_axis(f->m, extent);
+	l_for(f->m, r, kind, *axis, in);
+	return in;
+}
+
+static Region *
+unroll(Flash *f, Region *r, int n, Node **axis)
+{
+	return loop(f, r, F_UNROLL, x_idx(f->m, n), axis);
+}
+
+static Node *
+row_at(Flash *f, Node *i)
+{
+	Module *m = f->m;
+
+	return x_add(m, f->q0, x_add(m, x_muli(m, f->ty, T), i));
+}
+
+/* Within the extent: the last element stands for those past it. */
+static Node *
+clamp(Module *m, Node *i, Node *extent)
+{
+	return x_min(m, i, x_addi(m, extent, -1));
+}
+
+static Node *
+at1(Flash *f, Node *buffer, Node *i)
+{
+	return l_load(f->m, buffer, 1, &i);
+}
+
+static void
+set1(Flash *f, Region *r, Node *buffer, Node *i, Node *v)
+{
+	l_store(f->m, r, buffer, 1, &i, v);
+}
+
+/* ---- bringing -------------------------------------------------------------------------------- */
+
+/* What goes to a tile [depth][width + PAD]: e's elements from (d0, o0) on, along the axes `deep`
+ * and `own`. */
+typedef struct Bring {
+	Node *e, *read, *deep, *own, *d0, *o0;
+	Node *tile, *t0;       /* from depth t0 of the tile on */
+	int depth, width;
+} Bring;
+
+/* Elements that travel together along the axis. */
+static int
+lanes_along(Flash *f, const Bring *b, Node *axis)
+{
+	int w = vector_of(dtypes[storage_type(dtype_of(b->read->in[0]))].bits / 8);
+	Node *addr = kb_address(f->kb, b->read->in[0], b->read->in + 1), *e = b->e;
+
+	while (e->code == O_CAST)
+		e = e->in[0];
+	return e == b->read && !is_packed(f->kb->s, b->read->in[0]) && in_vectors(f->m, addr, axis, w)
+		? w : 1;
+}
+
+static void
+bring(Flash *f, Region *r, const Bring *b)
+{
+	Module *m = f->m;
+	Node *stride = elem_stride(f->kb, b->read, b->deep), *j, *v, *unit, *k, *x, *e, *own, *d, *vk, *vx;
+	bool deep = stride && is_intv(stride, 1);
+	int w = lanes_along(f, b, deep ? b->deep : b->own), vectors = b->depth * b->width / w,
+		count = (vectors + f->cut.threads - 1) / f->cut.threads;
+	Node *per = x_idx(m, deep ? b->depth / w : b->width / w);
+	Region *in = unroll(f, r, count, &j), *rv = region_new(m, NULL);
+
+	v = x_axis(m, x_idx(m, w));
+	unit = x_add(m, x_muli(m, j, f->cut.threads), f->f.tid);
+	k = deep ? x_muli(m, x_mod(m, unit, per), w) : x_fdiv(m, unit, per);
+	x = deep ? x_fdiv(m, unit, per) : x_muli(m, x_mod(m, unit, per), w);
+	own = l_let(m, in, w > 1 && !deep
+		? x_min(m, x_add(m, b->o0, x), x_addi(m, b->own->in[0], -w))
+		: clamp(m, x_add(m, b->o0, x), b->own->in[0]));
+	d = x_add(m, b->d0, k);
+	vk = deep && w > 1 ? v : x_idx(m, 0), vx = !deep && w > 1 ? v : x_idx(m, 0);
+	e = subst1(m, subst1(m, b->e, b->own, x_add(m, own, vx)), b->deep, x_add(m, d, vk));
+	e = x_select(m, x_lt(m, d, b->deep->in[0]), e, x_int(m, e->type->dtype, 0));
+	l_store(m, w > 1 ? rv : in, b->tile, 2,
+		(Node *[]){x_add(m, b->t0, x_add(m, k, vk)), x_add(m, x, vx)},
+		kb_emit(f->kb, w > 1 ? rv : in, e));
+	if (w > 1)
+		l_for(m, in, F_VECTOR, v, rv);
+}
+
+/* The factor with one summed axis, of all depth, in place of its own. */
+static Node *
+flatten(Flash *f, const Contraction *c, Node *e, Node *deep)
+{
+	Map map = {0};
+
+	digits(f->m, &map, c->nred, c->red, deep);
+	e = subst(f->m, e, &map, false);
+	map_free(&map);
+	return e;
+}
+
+static Bring
+score_factor(Flash *f, Node *e, Node *read, Node *own)
+{
+	Module *m = f->m;
+	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = own, .depth = DEPTH};
+
+	b.e = flatten(f, &f->a.qk, subst(m, e, &f->score, false), b.deep);
+	b.read = flatten(f, &f->a.qk, subst(m, read, &f->score, false), b.deep);
+	return b;
+}
+
+static void
+bring_queries(Flash *f, Region *r, Node *d0, Node *t0)
+{
+	Bring b = score_factor(f, f->a.qk.ea, f->a.qk.a, f->a.score->in[f->a.row]);
+
+	b.d0 = d0, b.o0 = f->q0;
+	b.tile = f->queries, b.t0 = t0;
+	b.width = ROWS;
+	bring(f, r, &b);
+}
+
+/* Keys in the order in which the softmax reads their scores. */
+static void
+bring_keys(Flash *f, Region *r, Node *d0)
+{
+	Module *m = f->m;
+	Node *n = f->a.score->in[f->a.nouter];
+	Bring b = score_factor(f, subst1(m, f->a.qk.eb, n, f->a.at),
+		subst1(m, f->a.qk.b, n, f->a.at), f->a.key);
+
+	b.e = subst(m, b.e, &f->out, false);
+	b.read = subst(m, b.read, &f->out, false);
+	b.d0 = d0, b.o0 = f->k0;
+	b.tile = f->keys, b.t0 = x_idx(m, 0);
+	b.width = f->cut.keys;
+	bring(f, r, &b);
+}
+
+static void
+bring_values(Flash *f, Region *r, Node *d0)
+{
+	Module *m = f->m;
+	Bring b = {.deep = f->a.key, .own = f->column, .depth = DEPTH, .d0 = x_add(m, f->k0, d0),
+		.o0 = x_idx(m, 0), .tile = f->values, .t0 = x_idx(m, 0)};
+
+	b.e = subst(m, f->a.pv.eb, &f->out, false);
+	b.read = subst(m, f->a.pv.b, &f->out, false);
+	b.width = f->cut.parts * f->cut.keys;
+	bring(f, r, &b);
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static Node *
+fragment(Flash *f, Region *r, Node *tile, Node *depth, Node *first)
+{
+	Module *m = f->m;
+	Node *n = x_idx(m, T), *v = x_axis(m, n),
+		*b = l_alloc(m, r, l_buffer(m, "f", f->type, SP_REG, 1, &n));
+	Region *rv = region_new(m, NULL);
+
+	l_store(m, rv, b, 1, &v, l_load(m, tile, 2, (Node *[]){depth, x_add(m, first, v)}));
+	l_for(m, r, F_VECTOR, v, rv);
+	return b;
+}
+
+static void
+block_scores(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	Node *i, *j, *step, *kk, *a, *b, *sum, *first, *at[2];
+	Region *in = unroll(f, unroll(f, r, T, &i), T, &j), *each;
+
+	l_store(m, in, f->s, 2, (Node *[]){i, j}, x_int(m, f->type, 0));
+	in = loop(f, r, F_SERIAL, x_idx(m, (f->cut.depth + DEPTH - 1) / DEPTH), &step);
+	first = x_muli(m, step, DEPTH);
+	if (!f->cut.resident)
+		bring_queries(f, in, first, x_idx(m, 0));
+	bring_keys(f, in, first);
+	l_barrier(m, in);
+	each = unroll(f, in, DEPTH, &kk);
+	a = fragment(f, each, f->queries, f->cut.resident ? x_add(m, first, kk) : kk,
+		x_muli(m, f->ty, T));
+	b = fragment(f, each, f->keys, kk, x_muli(m, f->tx, T));
+	each = unroll(f, unroll(f, each, T, &i), T, &j);
+	at[0] = i, at[1] = j;
+	sum = multiply_add(m, &f->a.qk, at1(f, a, i), at1(f, b, j), l_load(m, f->s, 2, at));
+	l_store(m, each, f->s, 2, at, sum);
+	l_barrier(m, in);
+}
+
+static void
+block_values(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	Node *p, *i, *j, *step, *kk, *a, *b, *at[3], *first;
+	Region *in = unroll(f, unroll(f, unroll(f, r, f->cut.parts, &p), T, &i), T, &j), *each;
+
+	at[0] = p, at[1] = i, at[2] = j;
+	l_store(m, in, f->sums, 3, at, x_mul(m, l_load(m, f->sums, 3, at), at1(f, f->rise, i)));
+	in = loop(f, r, F_SERIAL, x_idx(m, f->cut.keys / DEPTH), &step);
+	first = x_muli(m, step, DEPTH);
+	bring_values(f, in, first);
+	l_barrier(m, in);
+	each = unroll(f, in, DEPTH, &kk);
+	a = fragment(f, each, f->exps, x_add(m, first, kk), x_muli(m, f->ty, T));
+	each = unroll(f, each, f->cut.parts, &p);
+	b = fragment(f, each, f->values, kk,
+		x_add(m, x_muli(m, p, f->cut.keys), x_muli(m, f->tx, T)));
+	each = unroll(f, unroll(f, each, T, &i), T, &j);
+	at[0] = p, at[1] = i, at[2] = j;
+	l_store(m, each, f->sums, 3, at,
+		multiply_add(m, &f->a.pv, at1(f, a, i), at1(f, b, j), l_load(m, f->sums, 3, at)));
+	l_barrier(m, in);
+}
+
+/* ---- softmax --------------------------------------------------------------------------------- */
+
+/* The score of row i and key j of the thread, from the sum of products in s; over the row's and
+ * keys' axes of the result. */
+static Node *
+score_at(Flash *f, Node *i, Node *j)
+{
+	Module *m = f->m;
+	const Attention *a = &f->a;
+	Node *e = subst1(m, a->score->in[a->score->nin - 1], a->qk.reduce,
+		l_load(m, f->s, 2, (Node *[]){i, j}));
+
+	e = subst(m, subst1(m, e, a->score->in[a->nouter], a->at), &f->score, false);
+	return subst1(m, e, a->score->in[a->row], f->row);
+}
+
+/* What the softmax is of, with the score for those that it reads. */
+static Node *
+x_of(Flash *f, Node *score)
+{
+	Map map = {0};
+	Node **list, *e;
+	int i, n;
+
+	list = topo_scalar(f->a.x, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_READ && list[i]->in[0] == f->a.score)
+			map_put(&map, list[i], score);
+	free(list);
+	e = subst(f->m, f->a.x, &map, false);
+	map_free(&map);
+	return e;
+}
+
+/* e, over the result's axes and the key's, at those. */
+static Node *
+at_pair(Flash *f, Node *e, Node *row, Node *key)
+{
+	e = subst(f->m, e, &f->out, false);
+	return subst1(f->m, subst1(f->m, e, f->row, row), f->a.key, key);
+}
+
+/* Makes what the softmax is of from the sums in s, and stores scores that others read. */
+static void
+finish_scores(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	const Attention *a = &f->a;
+	Node *i, *j, *row, *key, *score, *idx[MAX_RANK], *inside, *at[2];
+	Region *in = unroll(f, unroll(f, r, T, &i), T, &j), *put = region_new(m, NULL);
+	int k;
+
+	row = row_at(f, i);
+	key = x_add(m, f->k0, x_add(m, x_muli(m, f->tx, T), j));
+	inside = x_lt(m, key, f->n);
+	score = score_at(f, i, j);
+	for (k = 0; k < a->nouter; k++)
+		idx[k] = k == a->row ? row : map_get(&f->score, a->score->in[k]);
+	idx[k] = key;
+	if (f->leave) {
+		kb_store(f->kb, put, a->score, idx, kb_emit(f->kb, put, at_pair(f, score, row, key)));
+		l_when(m, in, x_and(m, x_lt(m, row, f->row->in[0]), inside), put, NULL);
+	}
+	score = x_cast(m, f->type, at_pair(f, x_of(f, score), clamp(m, row, f->row->in[0]),
+		clamp(m, key, f->n)));
+	score = x_select(m, inside, score, x_comb_identity(m, COMB_MAX, f->type));
+	at[0] = i, at[1] = j;
+	l_store(m, in, f->s, 2, at, kb_emit(f->kb, in, score));
+}
+
+/* Combines what row i has in s, and with the threads of the same rows. */
+static Node *
+fold_row(Flash *f, Region *r, Comb comb, int i)
+{
+	Module *m = f->m;
+	Node *v = NULL, *row = x_idx(m, i), *s;
+	int j;
+
+	for (j = 0; j < T; j++) {
+		s = l_load(m, f->s, 2, (Node *[]){row, x_idx(m, j)});
+		v = v ? x_comb(m, comb, v, s) : s;
+	}
+	l_store(m, r, f->part, 2, (Node *[]){row, f->tx}, legalize(m, v));
+	return l_let(m, r, l_fold(m, comb, f->part, f->f.tid, 1, &row));
+}
+
+/* As long as a row's scores are all -inf nothing is subtracted from them: exponentials of 0. */
+static void
+block_softmax(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	Node *i, *j, *at[2], *old, *new, *shift, *low = x_comb_identity(m, COMB_MAX, f->type), *one, *rise;
+	Region *in;
+	int k;
+
+	for (k = 0; k < T; k++) {
+		one = x_idx(m, k);
+		new = fold_row(f, r, COMB_MAX, k);
+		old = l_let(m, r, at1(f, f->max, one));
+		new = l_let(m, r, legalize(m, x_comb(m, COMB_MAX, old, new)));
+		shift = l_let(m, r, x_select(m, x_eq(m, new, low), x_int(m, f->type, 0), new));
+		in = unroll(f, r, T, &j);
+		at[0] = one, at[1] = j;
+		l_store(m, in, f->s, 2, at,
+			kb_emit(f->kb, in, x1(m, O_EXP, x_sub(m, l_load(m, f->s, 2, at), shift))));
+		rise = l_let(m, r, kb_emit(f->kb, r, x1(m, O_EXP, x_sub(m, old, shift))));
+		set1(f, r, f->max, one, new);
+		set1(f, r, f->rise, one, rise);
+		set1(f, r, f->sum, one,
+			x_add(m, x_mul(m, at1(f, f->sum, one), rise), fold_row(f, r, COMB_SUM, k)));
+	}
+	in = unroll(f, r, T, &j);
+	i = x_axis(m, x_idx(m, T));
+	r = region_new(m, NULL);
+	l_store(m, r, f->exps, 2,
+		(Node *[]){x_add(m, x_muli(m, f->tx, T), j), x_add(m, x_muli(m, f->ty, T), i)},
+		l_load(m, f->s, 2, (Node *[]){i, j}));
+	l_for(m, in, F_VECTOR, i, r);
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------ */
+
+static void
+open_rows(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	Node *i, *p, *j, *zero = x_int(m, f->type, 0), *at[3];
+	Region *in = unroll(f, r, T, &i);
+
+	set1(f, in, f->max, i, x_comb_identity(m, COMB_MAX, f->type));
+	set1(f, in, f->sum, i, zero);
+	in = unroll(f, unroll(f, unroll(f, r, f->cut.parts, &p), T, &i), T, &j);
+	at[0] = p, at[1] = i, at[2] = j;
+	l_store(m, in, f->sums, 3, at, zero);
+}
+
+/* The result at row i of the thread and a column. */
+static Node *
+result(Flash *f, Node *p, Node *i, Node *v, Node *column, Node **idx)
+{
+	Module *m = f->m;
+	Node *out = f->a.out, *total = l_load(m, f->sums, 3, (Node *[]){p, i, v}), *e;
+	int k;
+
+	e = attention_scaled(m, &f->a, total, at1(f, f->sum, i), at1(f, f->max, i));
+	e = x_select(m, x_eq(m, f->a.key->in[0], x_idx(m, 0)), x_int(m, f->type, 0), e);
+	e = subst1(m, out->in[out->nin - 1], f->a.reduce, e);
+	e = subst1(m, subst1(m, subst(m, e, &f->out, false), f->row, row_at(f, i)), f->column, column);
+	for (k = 0; k < rank_of(out); k++)
+		idx[k] = subst1(m, subst1(m, subst(m, out->in[k], &f->out, false), f->row, row_at(f, i)),
+			f->column, column);
+	return e;
+}
+
+static void
+close_rows(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	Node *out = f->a.out, *p, *i, *v = x_axis(m, x_idx(m, T)), *first, *idx[MAX_RANK], *e;
+	int w = vector_of(dtypes[storage_type(dtype_of(out))].bits / 8);
+	bool wide = w == T && in_vectors(m, kb_address(f->kb, out, out->in), f->column, T);
+	Region *in = unroll(f, unroll(f, r, f->cut.parts, &p), T, &i), *ok = region_new(m, NULL),
+		*rv = region_new(m, NULL), *put = wide ? rv : region_new(m, NULL);
+
+	first = x_add(m, x_muli(m, p, f->cut.keys), x_muli(m, f->tx, T));
+	e = result(f, p, i, v, x_add(m, first, v), idx);
+	kb_store(f->kb, put, out, idx, kb_emit(f->kb, put, e));
+	if (!wide)
+		l_when(m, rv, x_lt(m, x_add(m, first, v), f->column->in[0]), put, NULL);
+	l_for(m, ok, wide ? F_VECTOR : F_UNROLL, v, rv);
+	l_when(m, in, x_and(m, x_lt(m, row_at(f, i), f->row->in[0]), x_lt(m, first, f->column->in[0])),
+		ok, NULL);
+}
+
+static void
+bind_block(Flash *f, Region *r, Node *blocks)
+{
+	Module *m = f->m;
+	Attention *a = &f->a;
+	Node *rest = x_fdiv(m, f->f.bid, blocks), *ext, *i;
+	int k;
+
+	f->q0 = l_let(m, r, x_muli(m, x_mod(m, f->f.bid, blocks), ROWS));
+	f->tx = l_let(m, r, x_mod(m, f->f.tid, x_idx(m, f->cut.keys / T)));
+	f->ty = l_let(m, r, x_fdiv(m, f->f.tid, x_idx(m, f->cut.keys / T)));
+	for (k = 0; k < rank_of(a->out); k++)
+		if (is_intv(dim_of(a->out, k), 1))
+			map_put(&f->out, a->out->in[k], x_idx(m, 0));
+	for (k = a->nouter; k-- > 0;) {
+		if (k == a->row)
+			continue;
+		i = x_idx(m, 0);
+		if (a->outer[k]) {
+			ext = a->outer[k]->in[0];
+			i = l_let(m, r, x_mod(m, rest, ext));
+			rest = x_fdiv(m, rest, ext);
+			map_put(&f->out, a->outer[k], i);
+		}
+		map_put(&f->score, a->score->in[k], i);
+	}
+}
+
+static void
+open_buffers(Flash *f)
+{
+	Module *m = f->m;
+	int64_t depth = f->cut.resident ? (f->cut.depth + DEPTH - 1) / DEPTH * DEPTH : DEPTH;
+	Node *ext[2] = {x_idx(m, T), x_idx(m, f->cut.keys / T)};
+
+	f->queries = shared(f, "qs", depth, ROWS);
+	f->keys = shared(f, "ks", DEPTH, f->cut.keys);
+	f->exps = shared(f, "ps", f->cut.keys, ROWS);
+	f->values = shared(f, "vs", DEPTH, (int64_t)f->cut.parts * f->cut.keys);
+	f->part = l_alloc(m, f->f.block, l_buffer(m, "part", f->type, SP_REG, 2, ext));
+	f->s = private(f, "s", 2, 0, T, T);
+	f->sums = private(f, "sums", 3, f->cut.parts, T, T);
+	f->max = private(f, "max", 1, 0, 0, T);
+	f->sum = private(f, "sum", 1, 0, 0, T);
+	f->rise = private(f, "rise", 1, 0, 0, T);
+}
+
+static void
+emit(Flash *f)
+{
+	Module *m = f->m;
+	Region *r = f->f.thread, *in = region_new(m, NULL);
+	Node *block, *step;
+
+	open_buffers(f);
+	open_rows(f, r);
+	if (f->cut.resident) {
+		Region *all = loop(f, r, F_SERIAL, x_idx(m, (f->cut.depth + DEPTH - 1) / DEPTH), &step);
+		bring_queries(f, all, x_muli(m, step, DEPTH), x_muli(m, step, DEPTH));
+	}
+	f->n = kb_emit(f->kb, r, f->a.key->in[0]);
+	block = x_axis(m, x_ceildiv(m, f->n, x_idx(m, f->cut.keys)));
+	f->k0 = x_muli(m, block, f->cut.keys);
+	block_scores(f, in);
+	finish_scores(f, in);
+	block_softmax(f, in);
+	block_values(f, in);
+	l_for(m, r, F_SERIAL, block, in);
+	close_rows(f, r);
+}
+
+Kernel *
+attention_gpu(Sched *s, Group *g)
+{
+	KB kb = kb_new(s, g->loc);
+	Module *m = s->m;
+	Flash f = {.kb = &kb, .m = m};
+	Node *grid, *blocks;
+	int i;
+
+	if (!attention_of(s, g->members[g->n - 1], &f.a) || !cut_of(&f.a, &f.cut))
+		return NULL;
+	f.leave = scores_leave(g, &f.a);
+	f.type = f.a.reduce->type->dtype;
+	f.row = f.a.outer[f.a.row];
+	f.column = f.a.pv.n;
+	blocks = x_ceildiv(m, f.row->in[0], x_idx(m, ROWS));
+	for (i = 0, grid = blocks; i < f.a.nouter; i++)
+		if (f.a.outer[i] && i != f.a.row)
+			grid = x_mul(m, grid, f.a.outer[i]->in[0]);
+	f.f = gpu_frame(&kb, grid, f.cut.threads);
+	bind_block(&f, f.f.thread, blocks);
+	emit(&f);
+	kb.k->flops = 2.0 * ROWS * (double)(f.cut.depth + f.cut.parts * f.cut.keys)
+		* (double)const_or(f.a.key->in[0], 128);
+	map_free(&f.out);
+	map_free(&f.score);
+	return gpu_close(&kb, &f.f,
+		arena_printf(m->arena, "class=attention, block=[%d,%d,%d], thread=[%d,%d], threads=%d", ROWS,
+			f.cut.keys, DEPTH, T, T * f.cut.parts, f.cut.threads));
+}
