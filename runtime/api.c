@@ -162,7 +162,7 @@ static int timed_launch(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	double units = (double)args[0] * args[1] * args[2];
 	uint64_t start = tcc_now();
 	int rc = ctx->launch(ctx, kernel, args);
-	if (!rc && dev)
+	if (!rc && dev && !(rc = tcc_queue_flush(ctx)))
 		rc = dev->ops->sync(dev, ctx->stream, &ctx->err);
 	p->ns += tcc_now() - start;
 	p->launches++;
@@ -239,7 +239,7 @@ static int list_grow(TccContext *ctx, TccList *l, uint64_t bytes)
 		return ctx->run.status;
 	tcc_move(ctx, b.p, host, l->p, host, l->used);
 	/* the copy is in the stream's order, the release is not */
-	if (!host)
+	if (!host && !tcc_queue_flush(ctx))
 		tcc_ops(ctx)->sync(ctx->inst->dev, ctx->stream, &ctx->err);
 	tcc_block_free(ctx, l->p, host);
 	l->p = b.p;

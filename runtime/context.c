@@ -127,7 +127,7 @@ static int make_stream(TccContext *ctx)
 	uint32_t nk = ctx->inst->meta->kernels.count;
 	dev->ops->alloc(dev, (nk + 1) * sizeof *ctx->errors, &p, &ctx->err);
 	ctx->dev_errors = p;
-	return ctx->err.code;
+	return ctx->err.code ? ctx->err.code : tcc_queue_new(ctx);
 }
 
 int tcc_context_new(TccInst *inst, TccContext **out)
@@ -168,8 +168,11 @@ void tcc_context_free(TccContext *ctx)
 	if (!ctx)
 		return;
 	TccDevice *dev = ctx->inst->dev;
-	if (!dev || !dev->ops->enter(dev, NULL))
+	if (!dev || !dev->ops->enter(dev, NULL)) {
+		tcc_queue_drop(ctx);
 		free_memory(ctx);
+		tcc_queue_free(ctx);
+	}
 	if (ctx->own_stream)
 		dev->ops->stream_free(dev, ctx->stream);
 	for (int i = 0; i < TCC_PLACED; i++)
@@ -192,6 +195,7 @@ static int start_run(TccContext *ctx)
 	uint32_t nk = ctx->inst->meta->kernels.count;
 	if (dev && dev->ops->enter(dev, &ctx->err))
 		return ctx->err.code;
+	tcc_queue_drop(ctx);
 	tcc_free_run(ctx);
 	if (ctx->swapped)
 		tcc_reset_slots(ctx);
@@ -203,8 +207,7 @@ static int start_run(TccContext *ctx)
 	}
 	if (ctx->pool && ctx->last_ns > 30000)
 		tcc_pool_heat(ctx->pool);
-	return dev ? dev->ops->zero(dev, ctx->stream, ctx->dev_errors,
-	                            (nk + 1) * sizeof *ctx->errors, &ctx->err) : 0;
+	return dev ? tcc_queue_zero(ctx, ctx->dev_errors, (nk + 1) * sizeof *ctx->errors) : 0;
 }
 
 /* Device results to the host; the download of the error words waits for all kernels. */
@@ -214,7 +217,10 @@ static int fetch(TccContext *ctx)
 	uint32_t nk = ctx->inst->meta->kernels.count;
 	if (!dev)
 		return 0;
-	int rc = nk ? tcc_move(ctx, ctx->errors, true, ctx->dev_errors, false, nk * sizeof *ctx->errors)
+	int rc = tcc_queue_flush(ctx);
+	if (rc)
+		return rc;
+	rc = nk ? tcc_move(ctx, ctx->errors, true, ctx->dev_errors, false, nk * sizeof *ctx->errors)
 	            : dev->ops->sync(dev, ctx->stream, &ctx->err);
 	for (uint32_t i = 0; !rc && i < ctx->inst->meta->outputs.count; i++) {
 		TccOut *o = &ctx->out[i];
@@ -250,6 +256,8 @@ static int sync_for_times(TccContext *ctx)
 	TccDevice *dev = ctx->inst->dev;
 	if (!dev || !(ctx->inst->options.profile & TCC_PROFILE_TRANSFERS))
 		return 0;
+	if (tcc_queue_flush(ctx))
+		return ctx->err.code;
 	return dev->ops->sync(dev, ctx->stream, &ctx->err);
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "gpu.h"
 
-enum { NON_BLOCKING = 1, STATIC_SHARED = 48 << 10 };
+enum { NON_BLOCKING = 1, STATIC_SHARED = 48 << 10, CAPTURE_THREAD_LOCAL = 1 };
 
 static Gpu *gpu(TccDevice *dev)
 {
@@ -49,6 +49,16 @@ static int find_calls(Gpu *g, const char *const *names, int n, void **to, TccErr
 			                g->driver->what, names[i]);
 	}
 	return 0;
+}
+
+static void find_graphs(Gpu *g)
+{
+	void **to = (void **)&g->graphs;
+	bool all = true;
+	for (size_t i = 0; i < sizeof g->graphs / sizeof *to; i++)
+		all &= (to[i] = dlsym(g->library, g->driver->graphs[i])) != NULL;
+	if (!all)
+		g->graphs = (GpuGraphs){0};
 }
 
 static int find_device(Gpu *g, int ordinal, TccErr *err)
@@ -131,6 +141,8 @@ int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, in
 		rc = find_calls(g, driver->calls, sizeof g->f / sizeof(void *), (void **)&g->f, err);
 	if (!rc)
 		rc = find_calls(g, driver->more, driver->nmore, g->extra, err);
+	if (!rc)
+		find_graphs(g);
 	if (!rc)
 		rc = find_device(g, ordinal, err);
 	if (!rc && driver->ready)
@@ -236,4 +248,37 @@ int tcc_gpu_launch(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err
 int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err)
 {
 	return check(dev, gpu(dev)->f.stream_sync(stream), "running the kernels", err);
+}
+
+/* Records the stream while the work is issued to it. */
+int tcc_gpu_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
+                      TccErr *err)
+{
+	Gpu *g = gpu(dev);
+	void *recorded = NULL;
+	if (!g->graphs.begin)
+		return tcc_fail(err, TCC_UNSUPPORTED, "the %s driver has no graphs", g->driver->what);
+	int rc = check(dev, g->graphs.begin(stream, CAPTURE_THREAD_LOCAL), "recording a graph", err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; !rc && i < n; i++)
+		rc = tcc_issue(dev, stream, &list[i], err);
+	int end = check(dev, g->graphs.end(stream, &recorded), "recording a graph", err);
+	if (!rc)
+		rc = end;
+	if (!rc)
+		rc = check(dev, g->graphs.instantiate(graph, recorded, 0), "making a graph", err);
+	if (recorded)
+		g->graphs.destroy(recorded);
+	return rc;
+}
+
+int tcc_gpu_graph_launch(TccDevice *dev, void *stream, void *graph, TccErr *err)
+{
+	return check(dev, gpu(dev)->graphs.launch(graph, stream), "launching a graph", err);
+}
+
+void tcc_gpu_graph_free(TccDevice *dev, void *graph)
+{
+	gpu(dev)->graphs.destroy_exec(graph);
 }

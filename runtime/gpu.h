@@ -26,6 +26,16 @@ typedef struct GpuCalls {
 	              unsigned bz, unsigned shared, void *stream, void **params, void **extra);
 } GpuCalls;
 
+/* Graphs, recorded from a stream; an old driver may lack them. */
+typedef struct GpuGraphs {
+	int (*begin)(void *stream, int mode);
+	int (*end)(void *stream, void **graph);
+	int (*instantiate)(void **exec, void *graph, unsigned long long flags);
+	int (*destroy)(void *graph);
+	int (*launch)(void *exec, void *stream);
+	int (*destroy_exec)(void *exec);
+} GpuGraphs;
+
 typedef struct Gpu Gpu;
 
 /* One of the two drivers. */
@@ -34,6 +44,7 @@ typedef struct GpuDriver {
 	const char *what;               /* "CUDA" */
 	const char *libraries[4];       /* names to try, in order */
 	const char *const *calls;       /* names of GpuCalls' functions, in its order */
+	const char *const *graphs;      /* of GpuGraphs' */
 	const char *const *more;        /* of Gpu.extra, nmore of them */
 	int nmore;
 	const char *hint;               /* what to do when there is no library */
@@ -51,6 +62,7 @@ struct Gpu {
 	const GpuDriver *driver;
 	void *library;
 	GpuCalls f;
+	GpuGraphs graphs;               /* all or none */
 	void *extra[8];                 /* the driver's further calls */
 	void *context;
 	int device;
@@ -78,5 +90,9 @@ int tcc_gpu_copy(TccDevice *dev, void *stream, void *dst, const void *src, uint6
 int tcc_gpu_zero(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err);
 int tcc_gpu_launch(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err);
 int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err);
+int tcc_gpu_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
+                      TccErr *err);
+int tcc_gpu_graph_launch(TccDevice *dev, void *stream, void *graph, TccErr *err);
+void tcc_gpu_graph_free(TccDevice *dev, void *graph);
 
 #endif

@@ -11,6 +11,12 @@ static const char *const calls[] = {
 };
 _Static_assert(sizeof calls == sizeof(GpuCalls), "a name for each call");
 
+static const char *const graphs[] = {
+	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy",
+	"cuGraphLaunch", "cuGraphExecDestroy",
+};
+_Static_assert(sizeof graphs == sizeof(GpuGraphs), "a name for each call");
+
 enum { RETAIN, RELEASE, SET_CURRENT, ATTRIBUTE, SET_FUNCTION, ERROR_STRING, NMORE };
 
 static const char *const more[NMORE] = {
@@ -103,6 +109,7 @@ static const GpuDriver driver = {
 	.what = "CUDA",
 	.libraries = {"libcuda.so.1", "libcuda.so"},
 	.calls = calls,
+	.graphs = graphs,
 	.more = more,
 	.nmore = NMORE,
 	.hint = "it comes with NVIDIA's display driver",
@@ -136,4 +143,7 @@ const TccDeviceOps tcc_device_cuda = {
 	.zero = tcc_gpu_zero,
 	.launch = tcc_gpu_launch,
 	.sync = tcc_gpu_sync,
+	.graph_new = tcc_gpu_graph_new,
+	.graph_launch = tcc_gpu_graph_launch,
+	.graph_free = tcc_gpu_graph_free,
 };

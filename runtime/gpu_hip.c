@@ -9,6 +9,12 @@ static const char *const calls[] = {
 };
 _Static_assert(sizeof calls == sizeof(GpuCalls), "a name for each call");
 
+static const char *const graphs[] = {
+	"hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags", "hipGraphDestroy",
+	"hipGraphLaunch", "hipGraphExecDestroy",
+};
+_Static_assert(sizeof graphs == sizeof(GpuGraphs), "a name for each call");
+
 enum { SET_DEVICE, ERROR_STRING, NMORE };
 
 static const char *const more[NMORE] = {"hipSetDevice", "hipGetErrorString"};
@@ -39,6 +45,7 @@ static const GpuDriver driver = {
 	.what = "HIP",
 	.libraries = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
 	.calls = calls,
+	.graphs = graphs,
 	.more = more,
 	.nmore = NMORE,
 	.hint = "it comes with AMD's ROCm runtime",
@@ -69,4 +76,7 @@ const TccDeviceOps tcc_device_hip = {
 	.zero = tcc_gpu_zero,
 	.launch = tcc_gpu_launch,
 	.sync = tcc_gpu_sync,
+	.graph_new = tcc_gpu_graph_new,
+	.graph_launch = tcc_gpu_graph_launch,
+	.graph_free = tcc_gpu_graph_free,
 };

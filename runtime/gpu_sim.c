@@ -272,6 +272,36 @@ static void sim_forget(TccDevice *dev, void *p, uint64_t bytes)
 	pthread_mutex_unlock(&sim(dev)->lock);
 }
 
+/* A graph is its list, issued in order. */
+typedef struct SimGraph { const TccWork *list; uint32_t n; } SimGraph;
+
+static int sim_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
+                         TccErr *err)
+{
+	SimGraph *g = malloc(sizeof *g);
+	(void)dev, (void)stream;
+	if (!g)
+		return tcc_no_memory(err, sizeof *g);
+	*g = (SimGraph){list, n};
+	*graph = g;
+	return 0;
+}
+
+static int sim_graph_launch(TccDevice *dev, void *stream, void *graph, TccErr *err)
+{
+	const SimGraph *g = graph;
+	int rc = 0;
+	for (uint32_t i = 0; !rc && i < g->n; i++)
+		rc = tcc_issue(dev, stream, &g->list[i], err);
+	return rc;
+}
+
+static void sim_graph_free(TccDevice *dev, void *graph)
+{
+	(void)dev;
+	free(graph);
+}
+
 const TccDeviceOps tcc_device_sim = {
 	.name = "sim",
 	.image_kind = TCC_IMAGE_SIM,
@@ -290,4 +320,7 @@ const TccDeviceOps tcc_device_sim = {
 	.launch = sim_run,
 	.sync = sim_sync,
 	.forget = sim_forget,
+	.graph_new = sim_graph_new,
+	.graph_launch = sim_graph_launch,
+	.graph_free = sim_graph_free,
 };

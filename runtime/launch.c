@@ -142,5 +142,5 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 		.names = names,
 		.err = k->nerrors ? err : NULL,
 	};
-	return inst->dev->ops->launch(inst->dev, ctx->stream, &l, &ctx->err);
+	return tcc_queue_launch(ctx, &l, k->nbufs + k->nsyms + 1);
 }

@@ -42,8 +42,10 @@ void tcc_block_free(TccContext *ctx, void *p, bool host)
 {
 	if (host)
 		free(p);
-	else if (p)
+	else if (p) {
+		tcc_queue_flush(ctx);
 		tcc_ops(ctx)->free(ctx->inst->dev, p);
+	}
 }
 
 int tcc_block_fit(TccContext *ctx, TccBlock *b, uint64_t bytes, bool host)
@@ -107,6 +109,8 @@ int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool sr
 	TccDevice *dev = ctx->inst->dev;
 	if (!bytes)
 		return 0;
+	if (dst_host != src_host && tcc_queue_flush(ctx))
+		return fail(ctx);
 	if (dst_host && src_host)
 		memmove(dst, src, bytes);
 	else if (dst_host)
@@ -114,7 +118,7 @@ int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool sr
 	else if (src_host)
 		dev->ops->upload(dev, ctx->stream, dst, src, bytes, &ctx->err);
 	else
-		dev->ops->copy(dev, ctx->stream, dst, src, bytes, &ctx->err);
+		tcc_queue_copy(ctx, dst, src, bytes);
 	return fail(ctx);
 }
 
@@ -243,7 +247,7 @@ int tcc_place(TccContext *ctx)
 			ctx->slots[i].size = ctx->sizes[i] == TCC_NO_SIZE ? 0 : ctx->sizes[i];
 		}
 	}
-	if (dev && dev->ops->forget)
+	if (dev && dev->ops->forget && !tcc_queue_flush(ctx))
 		dev->ops->forget(ctx->inst->dev, ctx->arena.p, ctx->arena_bytes);
-	return 0;
+	return ctx->run.status;
 }

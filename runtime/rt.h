@@ -201,6 +201,7 @@ int tcc_program(const TccModel *model, const TccProgramHook *hook, int argc, cha
  * enter(), which every thread calls first. Copies and launches are in the stream's order.
  */
 typedef struct TccDevice TccDevice;
+typedef struct TccQueue TccQueue;
 
 typedef struct TccLaunch {
 	uint32_t kernel;
@@ -211,6 +212,17 @@ typedef struct TccLaunch {
 	const char *const *names;
 	int32_t *err;                   /* the last parameter; NULL: the kernel has none */
 } TccLaunch;
+
+/* Work of a stream that may be held back (queue.c). */
+typedef enum TccWorkKind { TCC_WORK_LAUNCH, TCC_WORK_COPY, TCC_WORK_ZERO } TccWorkKind;
+typedef struct TccWork {
+	TccWorkKind kind;
+	TccLaunch launch;
+	uint32_t nparams;               /* of the launch */
+	void *dst;                      /* on the device, as src */
+	const void *src;
+	uint64_t bytes;
+} TccWork;
 
 typedef struct TccDeviceOps {
 	const char *name;               /* as in TccOptions.device */
@@ -234,6 +246,12 @@ typedef struct TccDeviceOps {
 	int (*sync)(TccDevice *dev, void *stream, TccErr *err);
 	void (*forget)(TccDevice *dev, void *p, uint64_t bytes);        /* content is undefined now;
 	                                                                 * may be NULL */
+	/* The list as one piece of work; it stays as long as the graph. May be NULL, and may fail: then
+	 * the work is issued piece by piece. */
+	int (*graph_new)(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
+	                 TccErr *err);
+	int (*graph_launch)(TccDevice *dev, void *stream, void *graph, TccErr *err);
+	void (*graph_free)(TccDevice *dev, void *graph);
 } TccDeviceOps;
 
 struct TccDevice {
@@ -356,6 +374,7 @@ struct TccContext {
 	uint64_t last_ns;       /* how long the last plan ran */
 	void *stream;           /* of the device */
 	bool own_stream;
+	TccQueue *queue;        /* NULL: work is issued at once */
 	int32_t *dev_errors;
 	TccTimes times;
 	TccProfile *profile;
@@ -391,6 +410,16 @@ int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool sr
 int tcc_slot_fit(TccContext *ctx, int64_t buffer, uint64_t bytes);
 void tcc_reset_slots(TccContext *ctx);  /* to what buffers have in every run */
 int tcc_place(TccContext *ctx);         /* gives the arena's buffers their memory */
+
+/* queue.c: a device's work, and before anything of it is waited for or freed, its end */
+int tcc_queue_new(TccContext *ctx);
+void tcc_queue_free(TccContext *ctx);
+void tcc_queue_drop(TccContext *ctx);   /* what a failed run has left */
+int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams);
+int tcc_queue_copy(TccContext *ctx, void *dst, const void *src, uint64_t bytes);
+int tcc_queue_zero(TccContext *ctx, void *dst, uint64_t bytes);
+int tcc_queue_flush(TccContext *ctx);
+int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, TccErr *err);
 
 /* bind.c */
 int tcc_bind_inputs(TccContext *ctx, const TccValue *inputs, uint64_t n);

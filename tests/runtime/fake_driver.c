@@ -20,7 +20,7 @@ enum { MAX = 256 };
 typedef void Kernel(void **params, unsigned block);
 
 static struct { uint64_t p; size_t n; } blocks[MAX];
-static int live, streams, modules, contexts;
+static int live, streams, modules, contexts, graphs, replays;
 static _Thread_local int current;
 static const char *image;
 
@@ -29,8 +29,8 @@ __attribute__((destructor)) static void tell(void)
 	const char *path = getenv("FAKE_DRIVER_LOG");
 	FILE *f = path ? fopen(path, "w") : NULL;
 	if (f) {
-		fprintf(f, "blocks %d streams %d modules %d contexts %d\n", live, streams, modules,
-		        contexts);
+		fprintf(f, "blocks %d streams %d modules %d contexts %d graphs %d replays %d\n", live,
+		        streams, modules, contexts, graphs, replays);
 		fclose(f);
 	}
 }
@@ -171,11 +171,20 @@ static void pick(void **p, unsigned i)
 	(*(float **)p[2])[i] = (*(float **)p[1])[k];
 }
 
+static const struct { const char *name; Kernel *k; int params; } all[] = {
+	{"add", add, 4}, {"relu", relu, 3}, {"sum", sum, 4}, {"pick", pick, 5},
+};
+
+static int parameters(void *f)
+{
+	int i = 0;
+	while (all[i].k != (Kernel *)f)
+		i++;
+	return all[i].params;
+}
+
 int CALL(cuModuleGetFunction, hipModuleGetFunction)(void **f, void *module, const char *name)
 {
-	static const struct { const char *name; Kernel *k; } all[] = {
-		{"add", add}, {"relu", relu}, {"sum", sum}, {"pick", pick},
-	};
 	(void)module;
 	for (int i = 0; i < 4; i++)
 		if (!strcmp(name, all[i].name)) {
@@ -218,10 +227,23 @@ int CALL(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(uint64_t dst, const void *src
 	return 0;
 }
 
+/* Work of a graph, or what is recorded for one. */
+typedef struct Step { Kernel *k; unsigned n; uint64_t params[8], dst, src; size_t bytes; } Step;
+typedef struct Graph { Step at[64]; int n; } Graph;
+static Graph *recording;
+
+static int record(Step s)
+{
+	if (recording->n == 64)
+		return NO_MEMORY;
+	recording->at[recording->n++] = s;
+	return 0;
+}
+
 int CALL(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *dst, uint64_t src, size_t n,
                                                    void *stream)
 {
-	if (!current || !stream || !inside(src, n))
+	if (!current || !stream || !inside(src, n) || recording)
 		return BAD;
 	memcpy(dst, (void *)(uintptr_t)src, n);
 	return 0;
@@ -232,6 +254,8 @@ int CALL(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(uint64_t dst, uint64_t src, s
 {
 	if (!current || !stream || !inside(dst, n) || !inside(src, n))
 		return BAD;
+	if (recording)
+		return record((Step){.dst = dst, .src = src, .bytes = n});
 	memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
 	return 0;
 }
@@ -240,6 +264,8 @@ int CALL(cuMemsetD8Async, hipMemsetD8Async)(uint64_t dst, unsigned char c, size_
 {
 	if (!current || !stream || !inside(dst, n))
 		return BAD;
+	if (recording)
+		return record((Step){.dst = dst, .bytes = n});
 	memset((void *)(uintptr_t)dst, c, n);
 	return 0;
 }
@@ -269,7 +295,70 @@ int CALL(cuLaunchKernel, hipModuleLaunchKernel)(void *f, unsigned gx, unsigned g
 	if (!current || gy != 1 || gz != 1 || bx != 32 || by != 1 || bz != 1 || shared || extra ||
 	    stream != &streams)
 		return BAD;
+	if (recording) {
+		Step s = {.k = (Kernel *)f, .n = gx};
+		for (int i = 0; i < parameters(f); i++)
+			memcpy(&s.params[i], params[i], sizeof s.params[i]);
+		return record(s);
+	}
 	for (unsigned i = 0; i < gx; i++)
 		((Kernel *)f)(params, i);
 	return 0;
+}
+
+int CALL(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
+{
+	if (!current || stream != &streams || mode != 1 || recording)
+		return BAD;
+	recording = calloc(1, sizeof *recording);
+	return 0;
+}
+
+int CALL(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **graph)
+{
+	*graph = recording;
+	recording = NULL;
+	graphs++;
+	return stream == &streams && *graph ? 0 : BAD;
+}
+
+int CALL(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **exec, void *graph,
+                                                                    unsigned long long flags)
+{
+	*exec = memcpy(malloc(sizeof(Graph)), graph, sizeof(Graph));
+	graphs++;
+	return getenv("FAKE_DRIVER_NO_GRAPHS") || flags ? graphs--, free(*exec), BAD : 0;
+}
+
+int CALL(cuGraphDestroy, hipGraphDestroy)(void *graph)
+{
+	graphs--;
+	free(graph);
+	return 0;
+}
+
+int CALL(cuGraphExecDestroy, hipGraphExecDestroy)(void *graph)
+{
+	graphs--;
+	free(graph);
+	return current ? 0 : BAD;
+}
+
+int CALL(cuGraphLaunch, hipGraphLaunch)(void *graph, void *stream)
+{
+	const Graph *g = graph;
+	void *params[8];
+	replays++;
+	for (int i = 0; i < g->n; i++) {
+		const Step *s = &g->at[i];
+		for (int k = 0; k < 8; k++)
+			params[k] = (void *)&s->params[k];
+		for (unsigned b = 0; s->k && b < s->n; b++)
+			s->k(params, b);
+		if (!s->k && s->src)
+			memmove((void *)(uintptr_t)s->dst, (void *)(uintptr_t)s->src, s->bytes);
+		else if (!s->k)
+			memset((void *)(uintptr_t)s->dst, 0, s->bytes);
+	}
+	return current && stream == &streams ? 0 : BAD;
 }

@@ -93,7 +93,11 @@ for kind in CUDA HIP; do
 	expect 0 't: float32\[2\]: 10 110' "$p" --input x="$t/x.txt" --input "i=$t/i.txt"
 	grep -q 'blocks 0 streams 0 modules 0 contexts 0' "$t/log" || fail "$(cat "$t/log")"
 	expect 6 "node 'pick' (Gather)" "$p" --input x="$t/x.txt" --input "i=$t/bad.txt"
-	expect 0 h2d_ms "$p" --bench --iters 5
+	expect 0 h2d_ms "$p" --bench --iters 5 --warmup 0
+	# the first run is issued, the second recorded, and this and the others are replayed
+	grep -q 'blocks 0 streams 0 modules 0 contexts 0 graphs 0 replays 5' "$t/log" || fail "$(cat "$t/log")"
+	FAKE_DRIVER_NO_GRAPHS=1 expect 0 h2d_ms "$p" --bench --iters 5
+	grep -q 'graphs 0 replays 0' "$t/log" || fail "$(cat "$t/log")"
 	expect 5 'no .* device 1; the driver finds 1' "$p" --bench --device $name:1
 	expect 5 'the device (Fake) cannot run' "$t/bad_$name" --bench
 	FAKE_DRIVER_BROKEN=1 expect 5 'finds no device: no device' "$p" --bench
@@ -117,4 +121,5 @@ for k in good planted; do
 done
 expect 0 't: float32\[2\]: 10 110' "$t/good" --input x="$t/x.txt" --input "i=$t/i.txt"
 expect 6 "node 'pick' (Gather)" "$t/good" --input x="$t/x.txt" --input "i=$t/bad.txt"
+expect 0 h2d_ms "$t/good" --bench --iters 5
 expect 70 'bounds' "$t/planted" --input x="$t/x.txt" --input "i=$t/i.txt"
