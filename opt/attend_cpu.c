@@ -250,7 +250,7 @@ block_scores(Flash *f, Region *r)
 	c.ea = subst(m, c.ea, &f->score, false);
 	c.eb = subst(m, c.eb, &f->score, false);
 	c.b = subst(m, c.b, &f->score, false);
-	c.reduce = subst(m, c.reduce, &f->score, false);
+	c.whole = c.reduce = subst(m, c.reduce, &f->score, false);
 	t.body = subst(m, a->score->in[a->score->nin - 1], &f->score, false);
 	for (i = 0; i < rank_of(a->score); i++)
 		t.idx[i] = subst(m, a->score->in[i], &f->score, false);
@@ -273,7 +273,7 @@ block_values(Flash *f, Region *r)
 	c.ea = x_cast(m, c.ea->type->dtype, x_read(m, f->exps, at));
 	c.eb = subst1(m, subst(m, c.eb, &f->out, false), f->a.key, key);
 	c.b = subst1(m, subst(m, c.b, &f->out, false), f->a.key, key);
-	t.body = c.reduce;
+	t.body = c.whole = c.reduce;
 	t.init = x_mul(m, x_read(m, f->total, sums), rise);
 	tiles(f, r, &t, x_idx(m, 0), c.n->in[0], &red);
 }

@@ -18,6 +18,9 @@
  * use, so the row tiles that use a panel in turn prefetch the next one, a share each; and rows are
  * taken in blocks that the second cache holds (the walk).
  *
+ * A sum over blocks of scaled sums (weights with a scale for each block) has two tiles: that of the
+ * block, cleared for each, and that of the whole, to which it is added.
+ *
  * Rows: the last tile is moved back to end at the last row where there are at least MR rows (some
  * rows are then computed twice, with equal results); with fewer, one row at a time. Columns past
  * the end are computed from padding or masked, and not stored.
@@ -32,10 +35,28 @@ enum {
 	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
 };
 
+/* Is e a step between a factor and its read? Its first operand leads there, a guard's second. */
+static bool
+leads_to_read(const Node *e, bool guards)
+{
+	switch (e->code) {
+	case O_CAST: case O_TF32:
+		return true;
+	case O_SELECT:
+		return guards && e->in[2]->code == O_NUM;
+	case O_BITS: case O_SHR:                 /* some bits of a word */
+		return !guards;
+	case O_AND:
+		return !guards && e->in[1]->code == O_NUM;
+	default:
+		return false;
+	}
+}
+
 Node *
 factor_read(Node *e, bool guards)
 {
-	while (e->code == O_CAST || e->code == O_TF32 || (guards && e->code == O_SELECT && e->in[2]->code == O_NUM))
+	while (leads_to_read(e, guards))
 		e = e->in[e->code == O_SELECT];
 	return e->code == O_READ ? e : NULL;
 }
@@ -77,13 +98,13 @@ holds_product(const Machine *mach, Node *t, const Node *part)
 	return yes;
 }
 
-/* Rows that the registers allow beside v vectors of columns: the accumulators, a step's vectors of
- * b, and a value of a unless multiply-adds broadcast it from memory. */
+/* Rows that the registers allow beside v vectors of columns: the accumulators of so many tiles, a
+ * step's vectors of b, and a value of a unless multiply-adds broadcast it from memory. */
 static int
-rows_for(const Machine *mach, int v)
+rows_for(const Machine *mach, int v, int tiles)
 {
 	int regs = mach->vector_regs ? mach->vector_regs : 16,
-		rows = (regs - v - !machine_broadcasts(mach)) / v;
+		rows = (regs - v - !machine_broadcasts(mach)) / (v * tiles);
 
 	return rows > MAX_ROWS ? MAX_ROWS : rows;
 }
@@ -102,10 +123,10 @@ tile_cost(const Machine *mach, int lanes, int v, int rows, int64_t m, int64_t n)
 	return tiles * (cost + 0.1 * (rows + v));
 }
 
-/* The tile for n columns and m rows (0: not known). Columns that are stored in blocks stay in
- * one. */
+/* The tile, or tiles, for n columns and m rows (0: not known). Columns that are stored in blocks
+ * stay in one. */
 static void
-tile_for(Sched *s, DType d, int64_t n, int64_t m, int block, int *nr, int *mr)
+tile_for(Sched *s, DType d, int tiles, int64_t n, int64_t m, int block, int *nr, int *mr)
 {
 	int lanes = lanes_of(s, d), v, rows;
 	int64_t parts;
@@ -113,7 +134,7 @@ tile_for(Sched *s, DType d, int64_t n, int64_t m, int block, int *nr, int *mr)
 
 	*nr = lanes, *mr = 1;
 	for (v = 1; v <= MAX_VECTORS; v++) {
-		rows = rows_for(s->mach, v);
+		rows = rows_for(s->mach, v, tiles);
 		if (rows < 1 || (block && block % (v * lanes)))
 			continue;
 		if (m > 0) {                         /* equal parts */
@@ -199,10 +220,18 @@ column_block(Sched *s, const Node *b)
 	return st ? st->block : a && a->kind == A_INT && a->i > 0 && a->i <= 4096 ? (int)a->i : 0;
 }
 
+/* Is e a sum around red, of the same number of lanes? */
+static bool
+sums_blocks(const Sched *s, const Node *e, const Node *red)
+{
+	return !s->gpu && e->code == O_REDUCE && e->n == COMB_SUM && contains(e, red)
+		&& dtypes[e->type->dtype].bits == dtypes[red->type->dtype].bits;
+}
+
 bool
 contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 {
-	Node **list, *red = NULL, *mul;
+	Node **list, *red = NULL, *whole = NULL, *mul;
 	Contraction c[2] = {{0}};
 	bool ok[2], other = false;
 	int i, k, n;
@@ -216,6 +245,8 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 			if (list[i]->code == O_REDUCE && list[i]->n == COMB_SUM && !red
 			 && contraction_reuse(s->mach, t, list[i]))
 				red = list[i];
+			else if (red && !whole && sums_blocks(s, list[i], red))
+				whole = list[i];
 			else
 				other = true;
 		}
@@ -231,6 +262,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	*out = c[i];
 	out->swapped = i;
 	out->reduce = red;
+	out->whole = whole ? whole : red;
 	for (k = 0; k + 1 < red->nin; k++) {     /* insertion by how a walks them */
 		int rank = stride_rank(out, red->in[k]);
 		for (i = out->nred; i > 0 && stride_rank(out, out->red[i - 1]) > rank; i--)
@@ -241,8 +273,8 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	for (k = 0; k + 1 < t->nin; k++)
 		if (contains(out->ea, t->in[k]) && !contains(out->eb, t->in[k]))
 			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
-	tile_for(s, red->type->dtype, const_or(out->n->in[0], 64), m, column_block(s, out->b), &out->nr,
-		&out->mr);
+	tile_for(s, red->type->dtype, whole ? 2 : 1, const_or(out->n->in[0], 64), m,
+		column_block(s, out->b), &out->nr, &out->mr);
 	return true;
 }
 
@@ -298,7 +330,7 @@ join_rows(KB *kb, Nest *nest, Contraction *c)
 		if (is_int(nest->axis[k + 1]->in[0], &v) && (parts = (v + MAX_ROWS - 1) / MAX_ROWS) > 0
 		 && v / parts >= MIN_ROWS)
 			continue;
-		if (merge_rows(kb, nest, k, c->reduce))
+		if (merge_rows(kb, nest, k, c->whole))
 			return true;
 	}
 	return false;
@@ -498,12 +530,14 @@ contract_cpu(Sched *s, Group *g)
 	units = x_mul(m, x_mul(m, axes_product(m, w.nshared, w.shared), w.rows), w.cols);
 	place_unit(&kb, in, &w, kb_units(&kb, g, in, units), tiles, &map, &mt, &nt,
 		&tl.turn);
-	tl.turns = w.block ? x_idx(m, w.block) : w.rows;
+	if (c.whole == c.reduce)
+		tl.turns = w.block ? x_idx(m, w.block) : w.rows;
 	tl.n0 = x_muli(m, nt, c.nr);
 	for (d = 0; d < rank_of(t); d++)
 		tl.idx[d] = subst(m, nest.out_idx[d], &map, false);
 	tl.body = subst(m, tl.body, &map, false);
 	c.reduce = subst(m, c.reduce, &map, false);
+	c.whole = subst(m, c.whole, &map, false);
 	c.ea = subst(m, c.ea, &map, false);
 	c.eb = subst(m, c.eb, &map, false);
 	map_free(&map);

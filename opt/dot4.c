@@ -24,8 +24,9 @@ enum { MIN_SUM = 3, MAX_DEPTH = 8 };
 /* Words of x along a dimension, `fill` past the end. */
 typedef struct Packed { Node *x, *packed, *fill; int dim; } Packed;
 
-/* A factor: a byte of read's tensor, at rest + the axis along dimension dim. */
-typedef struct Factor { Node *read, *rest; int dim; } Factor;
+/* A factor: a byte of read's tensor, or bits of one, that moves along dimension dim with the axis,
+ * from rest on; with dim < 0 it moves in some other way, and is put in order first. */
+typedef struct Factor { Byte byte; Node *rest; int dim; } Factor;
 
 typedef struct Dot {
 	Module *m;
@@ -34,14 +35,23 @@ typedef struct Dot {
 	const Loc *loc;
 } Dot;
 
-Node *
-byte_read(Node *e)
+bool
+byte_of(Node *e, Byte *b)
 {
-	Node *r = e->code == O_CAST && e->type->dtype == DT_I32 ? e->in[0] : NULL;
+	Node *r;
 
-	if (!r || r->code != O_READ || (r->type->dtype != DT_I8 && r->type->dtype != DT_U8))
-		return NULL;
-	return r;
+	*b = (Byte){.mask = 255};
+	if (e->code == O_AND && e->in[1]->code == O_NUM && e->in[1]->num.i > 0 && e->in[1]->num.i < 255
+	 && e->in[0]->code == O_SHR) {
+		b->mask = (int)e->in[1]->num.i;
+		b->shift = e->in[0]->in[1];
+		e = e->in[0]->in[0];
+	}
+	r = e->code == O_CAST && e->type->dtype == DT_I32 ? e->in[0] : NULL;
+	if (!r || r->code != O_READ || (r->type->dtype != DT_U8 && (b->shift || r->type->dtype != DT_I8)))
+		return false;
+	b->read = r;
+	return true;
 }
 
 static bool
@@ -50,21 +60,28 @@ is_multiple(Module *m, Node *e)
 	return is_intv(x_mod(m, e, x_idx(m, 4)), 0);
 }
 
-/* Does the axis of the sum go through one dimension of the read, in fours that pack() makes? */
+/* Can the factor be gone through in fours along the axis of the sum? One dimension moves with it,
+ * by one a step as pack() takes it, or the axis is as long as whole words. */
 static bool
-factor_of(Module *m, Node *read, Node *axis, Factor *f)
+factor_of(Module *m, Node *e, Node *axis, Factor *f)
 {
-	Node *coef, *extent = axis->in[0];
+	Node *coef, *extent = axis->in[0], *read;
 	int k, n = 0;
 
+	if (!byte_of(e, &f->byte) || (f->byte.shift && contains(f->byte.shift, axis)))
+		return false;
+	read = f->byte.read;
 	for (k = 1; k < read->nin; k++)
 		if (contains(read->in[k], axis)) {
 			f->dim = k - 1;
 			n++;
 		}
-	if (n != 1 || !linear_in(m, read->in[f->dim + 1], axis, &coef, &f->rest) || !is_intv(coef, 1))
+	if (n != 1 || !linear_in(m, read->in[f->dim + 1], axis, &coef, &f->rest))
 		return false;
-	f->read = read;
+	if (!is_intv(coef, 1)) {
+		f->dim = -1;
+		return is_multiple(m, extent) && !f->byte.shift;
+	}
 	if (f->rest->lo == 0 && f->rest->hi == 0)
 		return is_multiple(m, extent) || prove_eq(m, extent, dim_of(read->in[0], f->dim));
 	return is_multiple(m, f->rest) && is_multiple(m, extent);
@@ -218,18 +235,20 @@ flipped_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* The axis of the sum that both factors go through in fours, the longest; -1 if there is none. */
+/* The axis of the sum that both factors go through in fours, the longest; -1 if there is none. One
+ * at least does so as it lies. */
 static int
-axis_of(Module *m, Node *red, Node *const *reads, Factor *f)
+axis_of(Module *m, Node *red, Factor *f)
 {
+	Node *mul = red->in[red->nin - 1];
 	Factor g[2];
 	int64_t size, most = MIN_SUM - 1;
 	int i, best = -1;
 
 	for (i = 0; i + 1 < red->nin; i++) {
 		size = const_or(red->in[i]->in[0], 64);
-		if (size <= most || !factor_of(m, reads[0], red->in[i], &g[0])
-			|| !factor_of(m, reads[1], red->in[i], &g[1]))
+		if (size <= most || !factor_of(m, mul->in[0], red->in[i], &g[0])
+			|| !factor_of(m, mul->in[1], red->in[i], &g[1]) || (g[0].dim < 0 && g[1].dim < 0))
 			continue;
 		most = size;
 		best = i;
@@ -237,14 +256,6 @@ axis_of(Module *m, Node *red, Node *const *reads, Factor *f)
 		f[1] = g[1];
 	}
 	return best;
-}
-
-bool
-sums_in_fours(Module *m, Node *red, Node *const *reads)
-{
-	Factor f[2];
-
-	return axis_of(m, red, reads, f) >= 0;
 }
 
 Node *
@@ -265,35 +276,81 @@ sum_anew(Module *m, Node *red, Node *e)
 static Node *
 correction(Module *m, Node *red, Node *other, bool negative)
 {
-	return x_mul(m, sum_anew(m, red, x_cast(m, DT_I32, other)),
+	return x_mul(m, sum_anew(m, red, other),
 		x_int(m, DT_I32, negative ? -128 : 128));
 }
 
 /* A sum in fours: its factors, the axis, which of them are flipped, and which stands left. */
-typedef struct Fours { Node *reads[2]; Factor f[2]; int axis, left; bool closed[2], flip[2]; } Fours;
+typedef struct Fours { Factor f[2]; int axis, left; bool closed[2], flip[2]; } Fours;
 
 static bool
 fours_of(Module *m, Node *red, Fours *s)
 {
-	Node *mul = red->in[red->nin - 1];
 	bool is_signed[2];
 	int i;
 
 	*s = (Fours){0};
-	if (red->n != COMB_SUM || mul->code != O_MUL || !(s->reads[0] = byte_read(mul->in[0]))
-	 || !(s->reads[1] = byte_read(mul->in[1])) || (s->axis = axis_of(m, red, s->reads, s->f)) < 0)
+	if (red->n != COMB_SUM || red->in[red->nin - 1]->code != O_MUL
+	 || (s->axis = axis_of(m, red, s->f)) < 0)
 		return false;
 	for (i = 0; i < 2; i++) {
-		is_signed[i] = s->reads[i]->type->dtype == DT_I8;
-		s->closed[i] = from_constants(s->reads[i]->in[0], MAX_DEPTH);
+		is_signed[i] = s->f[i].byte.read->type->dtype == DT_I8;
+		s->closed[i] = from_constants(s->f[i].byte.read->in[0], MAX_DEPTH);
 	}
 	s->left = is_signed[0];
-	if (is_signed[0] == is_signed[1]) {      /* flips what is not constant */
-		i = s->closed[0];
+	if (is_signed[0] == is_signed[1]) {      /* flips what is not constant, and no bits */
+		i = s->f[0].byte.shift || (s->closed[0] && !s->f[1].byte.shift);
 		s->flip[i] = true;
 		s->left = is_signed[0] ? i : !i;
 	}
-	return true;
+	return !(s->flip[0] && s->f[0].byte.shift) && !(s->flip[1] && s->f[1].byte.shift);
+}
+
+bool
+sums_in_fours(Module *m, Node *red)
+{
+	Fours s;
+
+	return fours_of(m, red, &s);
+}
+
+/* The read as one of a tensor over the axes that it depends on, `last` the last one. */
+static Node *
+in_order(Module *m, Node *read, Node *last)
+{
+	Node **list, *axes[MAX_RANK], *idx[MAX_RANK], *t;
+	Map map = {0};
+	int i, n, count = 0;
+
+	list = topo_scalar(read, &n);
+	for (i = 0; i < n && count < MAX_RANK - 1; i++)
+		if (list[i]->code == O_AXIS && list[i] != last)
+			idx[count++] = list[i];
+	free(list);
+	idx[count++] = last;
+	for (i = 0; i < count; i++)
+		map_put(&map, idx[i], axes[i] = x_axis(m, idx[i]->in[0]));
+	t = t_tensor(m, count, axes, subst(m, read, &map, false));
+	map_free(&map);
+	return x_read(m, t, idx);
+}
+
+/* Puts factors that do not lie so in order along the sum's axis. */
+static void
+put_in_order(Dot *d, Fours *s, Node *axis)
+{
+	Factor *f;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		f = &s->f[i];
+		if (f->dim >= 0)
+			continue;
+		f->byte.read = in_order(d->m, f->byte.read, axis);
+		f->byte.read->in[0]->loc = d->loc;
+		f->dim = f->byte.read->nin - 2;
+		f->rest = x_idx(d->m, 0);
+	}
 }
 
 /* The word of factor i at the new axis. */
@@ -302,30 +359,35 @@ packed_read(Dot *d, const Fours *s, int i, Node *axis)
 {
 	Module *m = d->m;
 	const Factor *f = &s->f[i];
-	Node *idx[MAX_RANK], *x = f->read->in[0], *fill;
+	Node *read = f->byte.read, *idx[MAX_RANK], *x = read->in[0], *fill, *word;
 	int k;
 
-	for (k = 0; k + 1 < f->read->nin; k++)
-		idx[k] = f->read->in[k + 1];
+	for (k = 0; k + 1 < read->nin; k++)
+		idx[k] = read->in[k + 1];
 	idx[f->dim] = x_add(m, x_fdiv(m, f->rest, x_idx(m, 4)), axis);
 	if (s->flip[i])
 		x = flipped(m, x);
 	fill = x_int(m, dtype_of(x), 0);
 	if (s->closed[!i] && padded_by(m, x))
 		fill = x->in[x->nin - 1]->in[2];
-	return x_read(m, pack(d, x, f->dim, fill), idx);
+	word = x_read(m, pack(d, x, f->dim, fill), idx);
+	if (!f->byte.shift)
+		return word;
+	word = x2(m, O_SHR, x_bits(m, DT_U32, word), x_cast(m, DT_U32, f->byte.shift));
+	return x_bits(m, DT_I32, x_and(m, word, x_int(m, DT_U32, f->byte.mask * 0x01010101u)));
 }
 
 static Node *
 in_fours(Module *m, Node *red, void *ctx)
 {
 	Dot *d = ctx;
-	Node *axes[MAX_RANK * 2], *axis, *sum, *in[2];
+	Node *axes[MAX_RANK * 2], *axis, *sum, *in[2], *mul = red->in[red->nin - 1];
 	Fours s;
 	int i;
 
 	if (!fours_of(m, red, &s))
 		return NULL;
+	put_in_order(d, &s, red->in[s.axis]);
 	for (i = 0; i + 1 < red->nin; i++)
 		axes[i] = red->in[i];
 	axes[s.axis] = axis = x_axis(m, x_ceildiv(m, axes[s.axis]->in[0], x_idx(m, 4)));
@@ -334,8 +396,8 @@ in_fours(Module *m, Node *red, void *ctx)
 	sum = x_reduce(m, COMB_SUM, red->nin - 1, axes, x2(m, O_DOT4, in[s.left], in[!s.left]));
 	for (i = 0; i < 2; i++)
 		if (s.flip[i])
-			sum = x_add(m, sum,
-				correction(m, red, s.reads[!i], s.reads[i]->type->dtype == DT_I8));
+			sum = x_add(m, sum, correction(m, red, mul->in[!i],
+				s.f[i].byte.read->type->dtype == DT_I8));
 	return sum;
 }
 
@@ -351,7 +413,7 @@ note_flips(Module *m, Node *red, void *ctx)
 	if (!fours_of(m, red, &s))
 		return NULL;
 	for (i = 0; i < 2; i++) {
-		x = s.reads[i]->in[0];
+		x = s.f[i].byte.read->in[0];
 		while (padded_by(m, x))
 			x = padded_by(m, x);
 		if (s.flip[i] && x->code == O_TENSOR && !s.closed[i])

@@ -332,15 +332,34 @@ feeds_product(Module *m, Use *u)
 	return u->user->code != O_TENSOR || holds_product(m->machine, u->user, u->read);
 }
 
-/* Arithmetic on constants alone, of no more elements than those: folding computes it once and
- * for all. */
+/* Does it read anything at a place made of several axes? No layout of that puts it in order. */
+static bool
+flattens(Node *body)
+{
+	Node **list;
+	int i, k, j, n, axes;
+	bool yes = false;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n && !yes; i++)
+		for (k = 1; list[i]->code == O_READ && k < list[i]->nin && !yes; k++) {
+			for (j = 0, axes = 0; j < n; j++)
+				axes += list[j]->code == O_AXIS && contains(list[i]->in[k], list[j]);
+			yes = axes > 1;
+		}
+	free(list);
+	return yes;
+}
+
+/* Arithmetic on constants alone, of no more elements than those, or their elements in another
+ * order: folding computes it once and for all. */
 static bool
 is_folded(const Node *p)
 {
 	Node **list;
 	int64_t dims[MAX_RANK], size = 1, in = 0;
 	int i, n;
-	bool ok = const_dims(p, dims) && !is_movement(p->in[p->nin - 1]);
+	bool ok = const_dims(p, dims) && (!is_movement(p->in[p->nin - 1]) || flattens(p->in[p->nin - 1]));
 
 	for (i = 0; i < rank_of(p) && ok; i++)
 		size = sat_mul(size, dims[i]);

@@ -18,6 +18,8 @@
 #include <string.h>
 #include "sched.h"
 
+enum { LONG_BLOCK = 8 };
+
 typedef struct Voter { Node *t; struct Voter *up; double votes[MAX_RANK]; bool fixed; } Voter;
 
 typedef struct Layout { Sched *s; Map voters; Vec all; } Layout;
@@ -134,6 +136,29 @@ pack_constant(Layout *l, Contraction *c)
 	storage_set_order(l->s, st, order);
 }
 
+/* What else is constant and read along the columns lies along them. */
+static void
+follow_columns(Layout *l, Node *t, const Contraction *c)
+{
+	Node **list, *w;
+	int order[MAX_RANK], i, k, d, n, count;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ || definition(w = list[i]->in[0])->code != O_CONST)
+			continue;
+		d = plain_dim(list[i], c->n);
+		if (d < 0 || d == rank_of(w) - 1 || has_layout(l->s, w))
+			continue;
+		for (k = 0, count = 0; k < rank_of(w); k++)
+			if (k != d)
+				order[count++] = k;
+		order[count] = d;
+		storage_set_order(l->s, storage_of(l->s, w), order);
+	}
+	free(list);
+}
+
 static double
 elements(const Node *t)
 {
@@ -153,7 +178,7 @@ static void
 contraction_votes(Layout *l, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0];
+	Node *t = g->members[0], *fill;
 	double flops = elements(t);
 	int i, d;
 
@@ -166,11 +191,12 @@ contraction_votes(Layout *l, Group *g)
 	d = rank_of(t) - 1;
 	if (l->s->gpu && d >= 0 && contains(c.ea, t->in[d]) && !contains(c.eb, t->in[d]))
 		vote(l, t, d, elements(t));
-	for (i = c.nred; i-- > 0;)
-		if ((d = plain_dim(c.a, c.red[i])) >= 0) {
-			vote(l, c.a->in[0], d, flops);
-			break;
-		}
+	for (i = c.nred, d = -1; i-- > 0 && d < 0;)
+		d = plain_dim(c.a, c.red[i]);
+	if (!l->s->gpu && words_of(l->s->m, c.a->in[0], &i, &fill))
+		d = i;                               /* their bytes side by side */
+	if (d >= 0)
+		vote(l, c.a->in[0], d, flops);
 	if (definition(c.b->in[0])->code != O_CONST && (d = plain_dim(c.b, c.n)) >= 0)
 		vote(l, c.b->in[0], d, flops);
 }
@@ -204,13 +230,32 @@ attention_votes(Layout *l, Group *g)
 	vote(l, a.out, tensor_dim(a.out, a.pv.n), flops);
 }
 
+/* Is e an index k * K + i with i < K, in long blocks? */
 static bool
-is_windowed(const Node *read)
+in_blocks(Module *m, Node *e)
+{
+	Node **list, *c, *rest;
+	int64_t size;
+	int i, n;
+	bool yes = false;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && !yes; i++)
+		yes = list[i]->code == O_AXIS && linear_in(m, e, list[i], &c, &rest) && is_int(c, &size)
+			&& size >= LONG_BLOCK && rest->lo >= 0 && rest->hi < size;
+	free(list);
+	return yes;
+}
+
+/* Does it read in windows? Blocks along the last dimension are rows. */
+static bool
+is_windowed(Module *m, const Node *read)
 {
 	int k;
 
 	for (k = 1; read->code == O_READ && k < read->nin; k++)
-		if (read->in[k]->code == O_ADD && read->in[k]->type->dtype == DT_INDEX)
+		if (read->in[k]->code == O_ADD && read->in[k]->type->dtype == DT_INDEX
+		 && !(k == read->nin - 1 && in_blocks(m, read->in[k])))
 			return true;
 	return false;
 }
@@ -229,7 +274,7 @@ window_votes(Layout *l, Group *g)
 		if (likely_extent(l->s->m, axis->in[0]) <= 1)
 			continue;
 		for (i = 0, e = 0; i < n; i++)
-			if (is_windowed(list[i]))
+			if (is_windowed(l->s->m, list[i]))
 				e |= plain_dim(list[i], axis) >= 0 ? 1 : 2;
 		if (e != 1)
 			continue;
@@ -571,8 +616,11 @@ choose_layouts(Sched *s, Vec groups)
 	for (i = 0; i < groups.n; i++) {
 		Contraction c;
 		g = groups.at[i];
-		if (g->n == 1 && g->members[0]->code == O_TENSOR && contraction_of(s, g->members[0], &c))
+		if (g->n == 1 && g->members[0]->code == O_TENSOR && contraction_of(s, g->members[0], &c)) {
 			pack_constant(&l, &c);
+			if (c.whole != c.reduce)
+				follow_columns(&l, g->members[0], &c);
+		}
 	}
 	for (i = 0; i < groups.n; i++) {
 		g = groups.at[i];

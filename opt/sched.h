@@ -83,10 +83,12 @@ typedef struct Local {
 /*
  * A sum of products seen as result[.., m, .., n] = sum a[.., m, red] * b[n, red]: n is an axis of
  * the result that only b reads (the lanes), red the summed axes in the order of the loops, the last
- * one moving fastest. a and b are reads, or casts of reads.
+ * one moving fastest. a and b are reads, or casts of reads, or words of bits. It may stand in a sum
+ * over blocks, `whole`, that scales what it gives for each: then that is accumulated beside it.
  */
 typedef struct Contraction {
 	Node *reduce, *a, *b, *ea, *eb;   /* ea, eb: the factors as expressions around the reads */
+	Node *whole;           /* the sum of blocks around reduce, or reduce itself */
 	bool swapped;          /* b is the product's first operand */
 	Node *n; int nred; Node *red[MAX_RANK];
 	int nr, mr;            /* register tile: columns, rows */
@@ -278,14 +280,16 @@ Kernel *tile_gpu(Sched *, Group *);       /* NULL if the map reads nothing acros
 
 /* ---- dot4.c ---------------------------------------------------------------------------------- */
 
-Node *byte_read(Node *e);                                 /* the read in i32(byte), or NULL */
+/* An i32 of a byte, or of bits of one: i32(read), or i32(read) >> shift & mask of an unsigned one. */
+typedef struct Byte { Node *read, *shift; int mask; } Byte;
+bool byte_of(Node *e, Byte *);
+/* Has the sum of two bytes' products an axis that both go through in fours? */
+bool sums_in_fours(Module *, Node *reduce);
+/* e's sum over the reduction's axes, made anew */
+Node *sum_anew(Module *, Node *reduce, Node *e);
 /* What t has the words of: its elements are four bytes along a dimension, past the end `fill`;
  * NULL if it is none such. */
 Node *words_of(Module *, const Node *t, int *dim, Node **fill);
-/* has the sum of two bytes' products such an axis? */
-bool sums_in_fours(Module *, Node *reduce, Node *const *reads);
-/* e's sum over the reduction's axes, made anew */
-Node *sum_anew(Module *, Node *reduce, Node *e);
 
 /* ---- group.c --------------------------------------------------------------------------------- */
 

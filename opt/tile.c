@@ -7,6 +7,7 @@
 enum {
 	AHEAD = 4096,          /* bytes from a load to the prefetch beside it */
 	MAX_FETCHES = 8,       /* at once */
+	MAX_WRITTEN = 128,     /* multiply-adds of vectors in a row */
 };
 
 static Node *
@@ -114,7 +115,7 @@ finish(Tile *t, Region *r)
 
 	if (t->mask)
 		in = region_new(m, NULL);
-	map_put(&map, t->c->reduce, sum);
+	map_put(&map, t->c->whole, sum);
 	e = subst(m, t->body, &map, false);
 	map_free(&map);
 	t->kb->in_vector = t->lanes;
@@ -177,19 +178,32 @@ fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth)
 	return true;
 }
 
+/* Is a loop over the axis, the last of those in a sum, better written out? So are those over the
+ * bits of a word, whose places then are constants, and short sums of blocks. */
+static bool
+written_out(const Tile *t, int i)
+{
+	const Contraction *c = t->c;
+	int64_t n = (int64_t)t->rows * t->vecs;
+
+	if (c->whole == c->reduce)
+		return false;
+	for (; i < c->nred; i++)
+		n = sat_mul(n, const_or(c->red[i]->in[0], INT64_MAX));
+	return n <= MAX_WRITTEN;
+}
+
+/* Adds the products up into t->acc. */
 static void
-tile(Tile *t, Region *r)
+add_products(Tile *t, Region *r, Node *ea, Node *eb)
 {
 	Module *m = t->kb->m;
 	Contraction *c = t->c;
-	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)}, *ea = c->ea,
-		*eb = c->eb, *axis, *k = x_idx(m, 0), *left, *depth = axes_product(m, c->nred, c->red);
+	Node *axis, *k = x_idx(m, 0), *left, *depth = axes_product(m, c->nred, c->red);
 	Region *in = r, *q;
 	bool fetched = false;
 	int i;
 
-	t->acc = l_alloc(m, r, l_buffer(m, "tile", c->reduce->type->dtype, SP_REG, 3, ext));
-	begin(t, r);
 	for (i = 0; i <= c->nred; i++) {
 		left = axes_product(m, c->nred - i, c->red + i);
 		fetched = fetched
@@ -201,10 +215,75 @@ tile(Tile *t, Region *r)
 		eb = subst1(m, eb, c->red[i], axis);
 		k = x_add(m, x_mul(m, k, axis->in[0]), axis);
 		q = region_new(m, NULL);
-		l_for(m, in, F_SERIAL, axis, q);
+		l_for(m, in, written_out(t, i) ? F_UNROLL : F_SERIAL, axis, q);
 		in = q;
 	}
 	step(t, in, ea, eb);
+}
+
+/* total[i][j][v] += what the sum of blocks has for this one, value, in terms of its sum in t->acc. */
+static void
+add_block(Tile *t, Region *r, Node *total, Node *value, Node *sum)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*v = x_axis(m, x_idx(m, t->lanes)), *idx[3] = {i, j, v}, *col = col_at(t, j, v);
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL),
+		*in = t->mask ? region_new(m, NULL) : rv;
+
+	value = subst1(m, value, sum, l_load(m, t->acc, 3, idx));
+	t->kb->in_vector = t->lanes;
+	value = kb_emit(t->kb, in, at(t, value, row_at(t, i), col));
+	l_store(m, in, total, 3, idx, accumulate(t->kb, COMB_SUM, l_load(m, total, 3, idx), value));
+	t->kb->in_vector = 0;
+	if (t->mask)
+		l_when(m, rv, x_lt(m, col, t->c->n->in[0]), in, NULL);
+	l_for(m, rj, F_VECTOR, v, rv);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
+/* The sum of blocks, into t->acc. */
+static void
+add_blocks(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *whole = t->c->whole, *value = whole->in[whole->nin - 1], *sum = t->c->reduce,
+		*ea = t->c->ea, *eb = t->c->eb, *total = t->acc, *axis;
+	Region *in = r, *q;
+	int i;
+
+	begin(t, r);
+	for (i = 0; i + 1 < whole->nin; i++) {
+		axis = x_axis(m, kb_emit(t->kb, in, whole->in[i]->in[0]));
+		value = subst1(m, value, whole->in[i], axis);
+		sum = subst1(m, sum, whole->in[i], axis);
+		ea = subst1(m, ea, whole->in[i], axis);
+		eb = subst1(m, eb, whole->in[i], axis);
+		q = region_new(m, NULL);
+		l_for(m, in, F_SERIAL, axis, q);
+		in = q;
+	}
+	t->acc = l_alloc(m, in, l_buffer(m, "block", sum->type->dtype, SP_REG, 3, total->in));
+	begin(t, in);
+	add_products(t, in, ea, eb);
+	add_block(t, in, total, value, sum);
+	t->acc = total;
+}
+
+static void
+tile(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)};
+
+	t->acc = l_alloc(m, r, l_buffer(m, "tile", t->c->whole->type->dtype, SP_REG, 3, ext));
+	if (t->c->whole != t->c->reduce)
+		add_blocks(t, r);
+	else {
+		begin(t, r);
+		add_products(t, r, t->c->ea, t->c->eb);
+	}
 	finish(t, r);
 }
 

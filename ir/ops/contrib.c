@@ -323,7 +323,7 @@ bit_field(Module *m, Node *byte, Node *i, int64_t bits)
 
 /*
  * accuracy_level 4: the operand's values as signed bytes, block by block, with the block's largest magnitude
- * as 127 (MLAS, CompInt8). The bytes are exact in the product's type, so the product stays one of floats.
+ * as 127 (MLAS, CompInt8), times a scale: a sum of products that may become one of bytes (opt/quantized.c).
  */
 static Node *
 in_bytes(Module *m, Node *a, int64_t block)
@@ -342,7 +342,8 @@ in_bytes(Module *m, Node *a, int64_t block)
 		at[i] = i + 1 < r ? ax[i] : x_fdiv(m, ax[i], x_idx(m, block));
 	most = x_read(m, most, at);
 	e = x_select(m, x_ne(m, most, x_int(m, c, 0)), x2(m, O_DIV, x_int(m, c, 127), most), x_int(m, c, 0));
-	e = x1(m, O_RINT, x_mul(m, x_cast(m, c, x_read(m, a, ax)), e));
+	e = x_cast(m, DT_I8, x1(m, O_RINT, x_mul(m, x_cast(m, c, x_read(m, a, ax)), e)));
+	e = x_cast(m, c, x_cast(m, DT_I32, x_read(m, t_tensor(m, r, ax, e), ax)));
 	e = x_mul(m, e, x2(m, O_DIV, most, x_int(m, c, 127)));
 	return t_tensor(m, r, ax, x_cast(m, dtype_of(a), e));
 }
