@@ -270,6 +270,20 @@ column(Asked *a, const Value *v)
 }
 
 static Value
+grouped(Asked *a, const Value *v)
+{
+	const Node *r = v[0].n, *x = v[1].n;
+	int64_t groups, channels;
+
+	(void)a;
+	if (rank_of(r) != 3 || rank_of(x) < 3 || dim_of(r, 0) != dim_of(x, 0)
+	 || !is_int(dim_of(r, 1), &groups) || !is_int(dim_of(x, 1), &channels) || groups < 1
+	 || channels % groups)
+		return int_value(0);
+	return int_value(channels / groups);
+}
+
+static Value
 pads(Asked *a, const Value *v)
 {
 	const Node *d = definition(v[0].n);
@@ -317,6 +331,7 @@ static const struct Fact {
 	{"plain",   "b",   plain,   "are alpha and beta, where they are attributes, 1?"},
 	{"after",   "bb",  after,   "the permutation of transpose(transpose(., q), p)"},
 	{"column",  "nb",  column,  "its elements as [elements, 1, ...] of rank k"},
+	{"grouped", "nn",  grouped, "r is x with channels in groups, as [n, groups, rest]: of how many; else 0"},
 	{"pads",    "nb",  pads,    "a convolution's pads and those of a Pad's list before it"},
 	{0}
 };

@@ -112,9 +112,28 @@ size_from(const Sched *s, const Node *t, int from)
 }
 
 static double
-cost_from(const Sched *s, const Node *t, int from)
+likely_cost(const Sched *s, const Node *t, int from)
 {
-	return (double)size_from(s, t, from) * element_cost(t->in[t->nin - 1]);
+	double n = element_cost(t->in[t->nin - 1]);
+	int i;
+
+	for (i = from; i < rank_of(t); i++)
+		n *= (double)likely_extent(s->m, dim_of(t, i));
+	return n;
+}
+
+/* Have the kernel's threads too few outer indices for the work that there is likely to be? */
+static bool
+too_few(const Sched *s, const Group *g, const Node *t, int nouter)
+{
+	double outer = 1, cost = likely_cost(s, t, nouter);
+	int i;
+
+	for (i = 0; i < nouter; i++)
+		outer *= (double)likely_extent(s->m, dim_of(t, i));
+	for (i = 0; i < g->n; i++)
+		cost += likely_cost(s, g->members[i], nouter);
+	return !s->gpu && outer < MIN_OUTER && cost > MAX_ALONE_COST;
 }
 
 /* Is there a reduction for each element along an inner axis? */
@@ -245,7 +264,6 @@ static bool
 fits(Grouper *q, Group *g, Node *t, int *nouter)
 {
 	int64_t outer, inner, d;
-	double cost;
 	int i, n, k = g->nouter, p;
 	Node **list;
 
@@ -265,14 +283,11 @@ fits(Grouper *q, Group *g, Node *t, int *nouter)
 	for (i = 0, outer = 1; i < k; i++)
 		outer = is_int(dim_of(t, i), &d) ? sat_mul(outer, d) : INT64_MAX;
 	inner = size_from(q->s, t, k);
-	cost = cost_from(q->s, t, k);
-	for (i = 0; i < g->n; i++) {
+	for (i = 0; i < g->n; i++)
 		if (size_from(q->s, g->members[i], k) > inner)
 			inner = size_from(q->s, g->members[i], k);
-		cost += cost_from(q->s, g->members[i], k);
-	}
-	if (inner > MAX_INNER || !threads_share(q->s, g, t, k)
-	 || (outer < MIN_OUTER && (inner > MAX_ALONE || (!q->s->gpu && cost > MAX_ALONE_COST))))
+	if (inner > MAX_INNER || (outer < MIN_OUTER && inner > MAX_ALONE) || !threads_share(q->s, g, t, k)
+	 || too_few(q->s, g, t, k))
 		return false;
 	*nouter = k;
 	return true;

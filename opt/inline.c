@@ -20,6 +20,7 @@ enum { COST_CHEAP = 2, COST_SHARED = 10, COST_ENOUGH = 300, MAX_BODY = 600 };
 typedef struct Use {
 	Node *read, *user;
 	bool once;             /* every element of the producer is read once */
+	bool whole;            /* the same, with axes of the user joined or split */
 	bool guarded;          /* evaluated under a condition */
 	bool reduced;          /* inside a reduction of the user */
 	struct Use *next;
@@ -139,6 +140,38 @@ reads_once(Node *read, Node *const *scope, int nscope)
 	return true;
 }
 
+/* Quotients and remainders by constants alone. */
+static bool
+plain_digits(Node *e)
+{
+	Node **list;
+	int i, n;
+	bool ok = true;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && ok; i++)
+		ok = (list[i]->code != O_FLOORDIV && list[i]->code != O_MOD) || list[i]->in[1]->code == O_NUM;
+	free(list);
+	return ok;
+}
+
+/* Do the scope's axes, as the digits of a number, walk the tensor in the order of its elements? */
+static bool
+reads_in_order(Module *m, Node *read, Node *const *scope, int nscope)
+{
+	Node *at = x_idx(m, 0), *flat = at;
+	int i;
+
+	for (i = 1; i < read->nin; i++) {
+		if (read->in[i]->type->dtype != DT_INDEX || !plain_digits(read->in[i]))
+			return false;
+		at = x_add(m, x_mul(m, at, dim_of(read->in[0], i - 1)), read->in[i]);
+	}
+	for (i = 0; i < nscope; i++)
+		flat = x_add(m, x_mul(m, flat, scope[i]->in[0]), scope[i]);
+	return at == flat;
+}
+
 static void
 mark(Map *map, Node *root, Node *value)
 {
@@ -198,6 +231,7 @@ collect(Inliner *f, Node *user, Node *body, Node *const *axes, int naxes, bool a
 		u->read = list[i];
 		u->user = user;
 		u->once = affine && reads_once(list[i], scope, ns);
+		u->whole = u->once || (affine && reads_in_order(f->m, list[i], scope, ns));
 		u->guarded = map_get(&guarded, list[i]) != NULL;
 		x = info_of(f, list[i]->in[0]);
 		u->next = x->uses;
@@ -378,15 +412,17 @@ decide(Inliner *f, Node *old, Node *p)
 {
 	Info *x = info_of(f, old);
 	Node *body = p->in[p->nin - 1];
-	bool loop, move, once = true;
+	bool loop, move, once = true, whole = true;
 	double cost;
 	Use *u;
 
 	if (x->kept || !x->uses || p->code != O_TENSOR || (f->m->execute && is_folded(p)))
 		return false;
 	cost = body_cost(body, &loop);
-	for (u = x->uses; u; u = u->next)
+	for (u = x->uses; u; u = u->next) {
 		once &= u->once && map_get(&f->home, u->user) == map_get(&f->home, old);
+		whole &= u->whole && map_get(&f->home, u->user) == map_get(&f->home, old);
+	}
 	for (u = x->uses; u; u = u->next)
 		if (fills_padding(f, u) || wants_padding(f->m, p, u) || wants_bytes(f->m, u))
 			return false;
@@ -405,7 +441,7 @@ decide(Inliner *f, Node *old, Node *p)
 	if (cost > COST_ENOUGH)
 		return false;
 	move = is_movement(body);
-	if (once)
+	if (once || (whole && !move))
 		return x->nuses == 1 || cost * (x->nuses - 1) <= COST_SHARED || (move && body->size < 24);
 	for (u = x->uses; u; u = u->next) {
 		if (u->once)
