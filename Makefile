@@ -221,6 +221,7 @@ help:
 	@echo "make deps        install everything that build and tests need"
 	@echo "make fuzz        libFuzzer programs under build/fuzz"
 	@echo "make bench       measure compiled models against onnxruntime and OpenVINO"
+	@echo "make check-gpu   test and measure on this machine's GPU"
 	@echo "make install     into DESTDIR and prefix (GNU directories)"
 	@echo "make ASAN=1 ...  the same under build/asan with sanitizers"
 
