@@ -482,6 +482,9 @@ static void statement(CFn *c, Node *s)
 	case O_ALLOC: alloc(c, s); break;
 	case O_BARRIER: cfn_line(c, "tcc_barrier();"); break;
 	case O_PREFETCH: break;
+	case O_MOVE: case O_MMA: cmatrix_statement(c, s); break;
+	case O_COMMIT: cfn_line(c, "tcc_cp_commit();"); break;
+	case O_WAIT: cfn_line(c, "tcc_cp_wait(%lld);", (long long)s->n); break;
 	case O_CALL: call_entry(c, s); break;
 	case O_WHILE: repeat(c, s); break;
 	case O_BREAK: leave(c, s); break;

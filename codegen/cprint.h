@@ -145,6 +145,10 @@ void clane_loop(CFn *, Node *loop);
  * False: it is not of that form, and nothing was printed. */
 bool cvec_loop(CFn *, Node *loop);
 
+/* ---- cmatrix.c: moves and matrix instructions of the device dialect ----------------------------------- */
+
+void cmatrix_statement(CFn *, Node *);
+
 /* ---- chelp.c: helper functions ---------------------------------------------------------------------- */
 
 /* Writes the helper and those it needs before the kernels, once. d fills in a type, DT_NONE: none.

@@ -512,6 +512,20 @@ Node *l_let(Module *, Region *, Node *value);                         /* usable 
 Node *l_when(Module *, Region *, Node *cond, Region *then, Region *els);
 Node *l_barrier(Module *, Region *);
 Node *l_prefetch(Module *, Region *, Node *buffer, Node *index);   /* index: past the end, too */
+/* How a move is made: asynchronously from global to shared memory, 4 or 16 bytes a thread; words of a
+ * thread's own between its registers (u32) and memory; or a warp's 8 x 8 matrices of 2-byte elements,
+ * 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes, of matrix l / 8,
+ * and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4; transposed: these rows
+ * of column l / 4. */
+typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, N_MOVES } MoveKind;
+extern const char *const move_kinds[N_MOVES];
+typedef struct Spot { Node *buffer, *const *idx; } Spot;            /* idx: as many as it has extents */
+Node *l_move(Module *, Region *, MoveKind, int bytes, Spot to, Spot from, Node *cond); /* cond NULL: always */
+Node *l_commit(Module *, Region *);
+Node *l_wait(Module *, Region *, int pending);
+Node *l_mma(Module *, Region *, const char *instruction, Spot c, Spot a, Spot b);
+Spot l_spot(const Node *statement, int k);             /* of a move or mma; buffer NULL: it has no more */
+Node *l_move_cond(const Node *move);                     /* NULL: none */
 Node *l_while(Module *, Region *, Region *body);
 Node *l_break(Module *, Region *, Node *cond);
 Node *l_call(Module *, Region *, const char *name, int n, Node *const *args); /* usable as its int64 (index) result */

@@ -105,6 +105,71 @@ l_barrier(Module *m, Region *r)
 	return statement(m, r, (Node){.op = core_op(O_BARRIER)});
 }
 
+const char *const move_kinds[N_MOVES] = {"async", "words", "matrices", "transposed"};
+
+static Node *
+places(Module *m, Region *r, Node t, int n, const Spot *p, Node *last)
+{
+	Node *in[3 * (MAX_RANK + 1) + 1];
+	int i;
+
+	for (i = 0; i < n; i++) {
+		in[t.nin++] = p[i].buffer;
+		memcpy(in + t.nin, p[i].idx, sizeof *in * (size_t)p[i].buffer->nin);
+		t.nin += p[i].buffer->nin;
+	}
+	if (last)
+		in[t.nin++] = last;
+	t.in = in;
+	return statement(m, r, t);
+}
+
+Node *
+l_move(Module *m, Region *r, MoveKind kind, int bytes, Spot to, Spot from, Node *cond)
+{
+	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes, .name = intern(m, move_kinds[kind])},
+		2, (Spot[]){to, from}, cond);
+}
+
+Node *
+l_commit(Module *m, Region *r)
+{
+	return statement(m, r, (Node){.op = core_op(O_COMMIT)});
+}
+
+Node *
+l_wait(Module *m, Region *r, int pending)
+{
+	return statement(m, r, (Node){.op = core_op(O_WAIT), .n = pending});
+}
+
+Node *
+l_mma(Module *m, Region *r, const char *instruction, Spot c, Spot a, Spot b)
+{
+	return places(m, r, (Node){.op = core_op(O_MMA), .name = intern(m, instruction)}, 3,
+		(Spot[]){c, a, b}, NULL);
+}
+
+Spot
+l_spot(const Node *s, int k)
+{
+	int at = 0;
+
+	for (; k > 0 && at < s->nin && s->in[at]->code == O_BUFFER; k--)
+		at += 1 + s->in[at]->nin;
+	if (at >= s->nin || s->in[at]->code != O_BUFFER)
+		return (Spot){0};
+	return (Spot){s->in[at], s->in + at + 1};
+}
+
+Node *
+l_move_cond(const Node *s)
+{
+	int n = 2 + l_spot(s, 0).buffer->nin + l_spot(s, 1).buffer->nin;
+
+	return s->nin > n ? s->in[n] : NULL;
+}
+
 Node *
 l_prefetch(Module *m, Region *r, Node *buffer, Node *index)
 {

@@ -45,6 +45,11 @@ static const struct { const char *base, *names; } further[] = {
 #include "machines.def"
 };
 
+/* What GPUs have beside what their columns say, from the named row on. */
+static const struct { const char *name, *has; } features[] = {
+	{"sm_75", "ldmatrix"}, {"sm_80", "cp.async"},
+};
+
 static const Machine *
 row(const char *name)
 {
@@ -71,6 +76,11 @@ inherit(Module *m, const Machine *r)
 	Machine *t = arena_dup(m->arena, r, sizeof *r);
 	const Machine *b = r->base ? inherit(m, row(r->base)) : NULL;
 
+	size_t i;
+
+	for (i = 0; i < sizeof features / sizeof *features; i++)
+		if (strcmp(features[i].name, r->name) == 0)
+			t->has = features[i].has;
 	if (!t->has)
 		t->has = "";
 	if (!b)

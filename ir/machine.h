@@ -51,6 +51,27 @@ const Machine *machine_generic(Module *, const char *name, const char *triple, c
 /* Lanes of a vector of the type: vector_bits / bits, at least 1. */
 int machine_lanes(const Machine *, DType);
 
+/* ---- mma.c: matrix units --------------------------------------------------------------------- */
+
+/* A matrix instruction: a row of mma.def, which explains the layouts. */
+typedef struct Mma {
+	const char *name;
+	MachineKind kind;
+	int first, last;       /* capabilities (Machine.cc) that have it */
+	int m, n, k;
+	DType type, acc;       /* of the operands, of C */
+	const char *a, *b, *c; /* layouts */
+} Mma;
+
+const Mma *mma_at(int i);                                 /* NULL past the last */
+const Mma *mma_find(const char *name);                    /* NULL: none */
+const Mma *machine_mma(const Machine *, DType operands);  /* the best one it has, NULL: none */
+/* How many bits the layout has for lanes, and for elements. */
+int layout_bits(const char *layout, bool elements);
+/* Row, column or depth ('r', 'c', 'k') of the element in the lane. */
+int layout_at(const char *layout, char coord, int lane, int element);
+Node *layout_node(Module *, const char *layout, char coord, Node *lane, Node *element);
+
 static inline bool machine_gpu(const Machine *t) { return t->kind == M_CUDA || t->kind == M_HIP; }
 static inline bool machine_fma(const Machine *t) { return t->fma_ports > 0; }
 

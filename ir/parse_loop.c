@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/machine.h"
 #include "ir/parse.h"
 #include "ir/plan.h"
 
@@ -69,11 +70,10 @@ static void for_statement(P *p, Region *r)
 	l_for(p->m, r, k, a, body);
 }
 
-static void store(P *p, Region *r)
+/* %b[i, ...]: the buffer; idx has room for MAX_RANK. */
+static Node *element(P *p, Node **idx)
 {
-	Node *idx[MAX_RANK];
 	int n = 0;
-	ps_next(p);
 	Node *b = ps_value(p);
 	if (b->type->kind != T_BUFFER)
 		ps_bad(p, "a buffer is expected");
@@ -88,12 +88,20 @@ static void store(P *p, Region *r)
 	if (n != b->nin)
 		ps_bad(p, "%d indices are expected", b->nin);
 	ps_want(p, "]");
+	return b;
+}
+
+static void store(P *p, Region *r)
+{
+	Node *idx[MAX_RANK];
+	ps_next(p);
+	Node *b = element(p, idx);
 	ps_want(p, "=");
 	Node *v = ps_expr(p);
 	if (v->type->dtype != b->type->dtype)
 		ps_bad(p, "a %s is stored into a buffer of %s", dtypes[v->type->dtype].text,
 			dtypes[b->type->dtype].text);
-	l_store(p->m, r, b, n, idx, v);
+	l_store(p->m, r, b, b->nin, idx, v);
 }
 
 static Node *condition(P *p)
@@ -102,6 +110,37 @@ static Node *condition(P *p)
 	if (c->type->dtype != DT_BOOL)
 		ps_bad(p, "a condition is expected");
 	return c;
+}
+
+static void move(P *p, Region *r)
+{
+	Node *to[MAX_RANK], *from[MAX_RANK], *a, *b;
+	int k = 0, bytes;
+	const char *w = ps_word(p, "how to move");
+	while (k < N_MOVES && strcmp(move_kinds[k], w))
+		k++;
+	if (k == N_MOVES)
+		ps_bad(p, "'%s' is no way to move", w);
+	bytes = ps_small(p, 1, 64);
+	a = element(p, to);
+	ps_want(p, "=");
+	b = element(p, from);
+	l_move(p->m, r, k, bytes, (Spot){ a, to }, (Spot){ b, from }, ps_eat(p, "if") ? condition(p) : NULL);
+}
+
+static void mma(P *p, Region *r)
+{
+	Node *idx[3][MAX_RANK];
+	Spot at[3];
+	const char *name = ps_word(p, "an instruction");
+	if (!mma_find(name))
+		ps_bad(p, "no matrix instruction '%s' is known", name);
+	for (int i = 0; i < 3; i++) {
+		if (i)
+			ps_want(p, ",");
+		at[i] = (Spot){ element(p, idx[i]), idx[i] };
+	}
+	l_mma(p->m, r, name, at[0], at[1], at[2]);
 }
 
 static void when(P *p, Region *r)
@@ -181,6 +220,14 @@ static void statements(P *p, Region *r)
 			l_barrier(p->m, r);
 		} else if (ps_is(p, "prefetch")) {
 			prefetch(p, r);
+		} else if (ps_eat(p, "move")) {
+			move(p, r);
+		} else if (ps_eat(p, "mma")) {
+			mma(p, r);
+		} else if (ps_eat(p, "commit")) {
+			l_commit(p->m, r);
+		} else if (ps_eat(p, "wait")) {
+			l_wait(p->m, r, ps_small(p, 0, 16));
 		} else if (ps_eat(p, "alloc")) {
 			l_alloc(p->m, r, buffer(p));
 		} else {

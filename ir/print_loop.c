@@ -47,6 +47,25 @@ static void numbered(P *p, Node *n, const char *prefix)
 	map_put(&p->name, n, arena_printf(p->m->arena, "%%%d", p->nvalue++));
 }
 
+static void element(P *p, Node *buffer, Node *const *idx)
+{
+	pr_value(p, buffer);
+	fputc('[', p->f);
+	for (int i = 0; i < buffer->nin; i++) {
+		if (i)
+			fputs(", ", p->f);
+		pr_full_expr(p, idx[i]);
+	}
+	fputc(']', p->f);
+}
+
+static void place(P *p, const Node *n, int k, const char *before)
+{
+	Spot at = l_spot(n, k);
+	fputs(before, p->f);
+	element(p, at.buffer, at.idx);
+}
+
 static void statement(P *p, Node *n)
 {
 	int saved = p->naxis;
@@ -77,14 +96,8 @@ static void statement(P *p, Node *n)
 		break;
 	case O_STORE:
 		fputs("store ", p->f);
-		pr_value(p, n->in[0]);
-		fputc('[', p->f);
-		for (int i = 1; i + 1 < n->nin; i++) {
-			if (i > 1)
-				fputs(", ", p->f);
-			pr_full_expr(p, n->in[i]);
-		}
-		fputs("] = ", p->f);
+		element(p, n->in[0], n->in + 1);
+		fputs(" = ", p->f);
 		pr_full_expr(p, n->in[n->nin - 1]);
 		break;
 	case O_LET: {
@@ -123,6 +136,22 @@ static void statement(P *p, Node *n)
 		fputc('[', p->f);
 		pr_full_expr(p, n->in[1]);
 		fputc(']', p->f);
+		break;
+	case O_COMMIT: fputs("commit", p->f); break;
+	case O_WAIT: fprintf(p->f, "wait %lld", (long long)n->n); break;
+	case O_MMA:
+		fprintf(p->f, "mma %s ", n->name);
+		for (int i = 0; i < 3; i++)
+			place(p, n, i, i ? ", " : "");
+		break;
+	case O_MOVE:
+		fprintf(p->f, "move %s %lld ", n->name, (long long)n->n);
+		place(p, n, 0, "");
+		place(p, n, 1, " = ");
+		if (l_move_cond(n)) {
+			fputs(" if ", p->f);
+			pr_full_expr(p, l_move_cond(n));
+		}
 		break;
 	default:
 		fprintf(p->f, "// %s?", n->op->name);

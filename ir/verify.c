@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/ir.h"
 #include "ir/machine.h"
 
 typedef struct V {
@@ -497,6 +496,54 @@ static void check_prefetch(V *v, Node *n)
 	check_expr(v, n->in[1], NULL, 0);
 }
 
+static bool check_place(V *v, const Node *n, int k)
+{
+	Spot p = l_spot(n, k);
+	if (!p.buffer || !map_get(&v->scope, p.buffer)) {
+		bug(v, "%s at no place", n->op->name);
+		return false;
+	}
+	for (int i = 0; i < p.buffer->nin; i++) {
+		check_expr(v, p.idx[i], NULL, 0);
+		if (!is_index(p.idx[i]))
+			bug(v, "%s at no index", n->op->name);
+	}
+	return true;
+}
+
+static void check_move(V *v, Node *n)
+{
+	if (!check_place(v, n, 0) || !check_place(v, n, 1))
+		return;
+	Node *to = l_spot(n, 0).buffer, *from = l_spot(n, 1).buffer, *cond = l_move_cond(n);
+	Space a = to->type->space, b = from->type->space;
+	bool async = n->name == intern(v->m, move_kinds[MOVE_ASYNC]);
+	bool words = n->name == intern(v->m, move_kinds[MOVE_WORDS]);
+	if (async ? a != SP_SHARED || b != SP_GLOBAL || (n->n != 4 && n->n != 8 && n->n != 16)
+			: (a == SP_REG) == (b == SP_REG) || n->n < 4 || n->n > 16 || (n->n & (n->n - 1)))
+		bug(v, "a move of %lld bytes between wrong memories", (long long)n->n);
+	if (!async && (a == SP_REG ? to : from)->type->dtype != DT_U32)
+		bug(v, "words are moved in registers of another type");
+	if (!async && !words && (a != SP_REG || b != SP_SHARED || n->n != 16))
+		bug(v, "matrices are moved between wrong memories");
+	if (!cond)
+		return;
+	check_expr(v, cond, NULL, 0);
+	if (cond->type->dtype != DT_BOOL || (!async && a != SP_REG))
+		bug(v, "a move under a wrong condition");
+}
+
+static void check_mma(V *v, Node *n)
+{
+	const Mma *x = mma_find(n->name);
+	if (!x)
+		bug(v, "%s is no matrix instruction", n->name);
+	for (int i = 0; i < 3; i++)
+		if (check_place(v, n, i) && x && (l_spot(n, i).buffer->type->space != SP_REG
+				|| l_spot(n, i).buffer->type->dtype != (i ? DT_U32 : x->acc)))
+			bug(v, "%s of a wrong buffer", n->name);
+}
+
 static void check_buffer(V *v, const Node *b)
 {
 	if (b->code != O_BUFFER || b->type->kind != T_BUFFER) {
@@ -574,7 +621,9 @@ static void check_statement(V *v, Node *n, Vec *shown)
 		check_buffer(v, n->in[0]);
 		show(v, shown, n->in[0]);
 		break;
-	case O_BARRIER: break;
+	case O_BARRIER: case O_COMMIT: case O_WAIT: break;
+	case O_MOVE: check_move(v, n); break;
+	case O_MMA: check_mma(v, n); break;
 	case O_PREFETCH: check_prefetch(v, n); break;
 	case O_CALL:
 		if (v->kernel)

@@ -1,6 +1,6 @@
 /*
  * GPU schedule of the class contract: sums of products with reuse as an implicit matrix product,
- * in SIMT form. The axes that only the first factor has are its rows, those that only the second
+ * in SIMT form; those that matrix units can take are gpu_mma.c's. The axes that only the first factor has are its rows, those that only the second
  * has its columns, the summed ones its depth; what is left is a batch.
  *
  * A block computes a tile of the result. Step by step it brings BK deep tiles of both factors to
@@ -15,7 +15,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "sched.h"
+#include "gpu_contract.h"
 
 enum { BK = 16, T = 4, PAD = 4 };
 
@@ -23,36 +23,6 @@ enum { BK = 16, T = 4, PAD = 4 };
 static const struct { int m, n; } shapes[] = {
 	{64, 64}, {32, 64}, {64, 32}, {32, 32}, {16, 64}, {64, 16},
 };
-
-/* One factor. */
-typedef struct Side {
-	Node *e, *read;        /* the factor, and the read in it */
-	Node *axes[MAX_RANK];  /* of the result, that only this factor has: slowest first */
-	int n;
-	Node *extent, *block;  /* elements in all; which tile this block has */
-	int width;             /* of the tile */
-	bool deep;             /* brought along the depth, else along its own axes */
-	int lanes;             /* elements at a time */
-	Node *tile;            /* [BK][width + PAD] */
-	Node *first;           /* of the thread's 4, within the tile */
-} Side;
-
-typedef struct Gemm {
-	KB *kb;
-	Module *m;
-	Frame f;
-	Contraction c;
-	Nest nest;
-	Side a, b;
-	Node *batch[MAX_RANK];
-	int nbatch;
-	bool flat;             /* the summed axes as one */
-	Map at;                /* batch axes, and the slow summed axes of a step, to their values */
-	Node *k0, *depth;      /* where a step begins, and the extent it goes along */
-	int threads;
-	Node *acc;
-	bool rows_last;        /* the result is contiguous along rows */
-} Gemm;
 
 /* ---- vectors --------------------------------------------------------------------------------- */
 
@@ -106,25 +76,23 @@ guarded(Module *m, Node *e, Node *ok)
 	return x_select(m, ok, e, x_int(m, e->type->dtype, 0));
 }
 
-/* Binds the summed axes at element k of the step; is it inside, for k the first of a vector? */
-static Node *
-bind_depth(Gemm *q, Map *map, Node *k, Node *first)
+void
+gemm_bind_depth(Gemm *q, Map *map, Node *k)
 {
 	Module *m = q->m;
 	int i;
 
-	if (q->flat)
+	if (q->flat) {
 		digits(m, map, q->c.nred, q->c.red, x_add(m, q->k0, k));
-	else {
-		for (i = 0; i + 1 < q->c.nred; i++)
-			map_put(map, q->c.red[i], map_get(&q->at, q->c.red[i]));
-		map_put(map, q->c.red[i], x_add(m, q->k0, k));
+		return;
 	}
-	return x_lt(m, x_add(m, q->k0, first), q->depth);
+	for (i = 0; i + 1 < q->c.nred; i++)
+		map_put(map, q->c.red[i], map_get(&q->at, q->c.red[i]));
+	map_put(map, q->c.red[i], x_add(m, q->k0, k));
 }
 
-static void
-bind_batch(Gemm *q, Map *map)
+void
+gemm_bind_batch(Gemm *q, Map *map)
 {
 	int i;
 
@@ -164,12 +132,13 @@ bring(Gemm *q, Region *r, Side *s)
 	if (vectors % q->threads)
 		all = region_new(m, NULL);
 	own = l_let(m, count == 1 ? q->f.thread : all, own_vector(q, s, x, own_w));
-	bind_batch(q, &map);
+	gemm_bind_batch(q, &map);
 	digits(m, &map, s->n, s->axes, x_add(m, x_muli(m, own, own_w), lane[1]));
 	for (i = 0; i < s->n && s->n > 1 && own_w == 1; i++)
 		map_put(&map, s->axes[i],
 			l_let(m, count == 1 ? q->f.thread : all, map_get(&map, s->axes[i])));
-	ok = bind_depth(q, &map, x_add(m, k, lane[0]), k);
+	gemm_bind_depth(q, &map, x_add(m, k, lane[0]));
+	ok = x_lt(m, x_add(m, q->k0, k), q->depth);
 	e = guarded(m, subst(m, s->e, &map, false), ok);
 	map_free(&map);
 	l_store(m, w > 1 ? rv : all, s->tile, 2,
@@ -288,35 +257,59 @@ spread(Gemm *q, Region *r, Side *slow, Side *fast)
 	return sums;
 }
 
-static void
-finish(Gemm *q, Region *r)
+static Node *
+same_row(void *ctx, Node *y)
+{
+	(void)ctx;
+	return y;
+}
+
+typedef struct Sums { Module *m; Node *at; } Sums;
+
+static Node *
+sum_at(void *ctx, Node *y, Node *x)
+{
+	Sums *s = ctx;
+
+	return l_load(s->m, s->at, 2, (Node *[]){y, x});
+}
+
+/* Lanes in which the result is stored. */
+static int
+stored_lanes(Gemm *q, const Side *fast)
+{
+	Node *addr = kb_address(q->kb, q->nest.out, q->nest.out_idx);
+	Node *last = q->nest.axis[q->nest.n - 1];
+	int w = vector_of(size_of(q->nest.out));
+
+	return !fast->n || fast->axes[fast->n - 1] != last || !in_vectors(q->m, addr, last, w) ? 1 : w;
+}
+
+void
+gemm_write(Gemm *q, Region *r, const SumTile *t)
 {
 	Module *m = q->m;
-	Side *fast = q->rows_last ? &q->a : &q->b, *slow = q->rows_last ? &q->b : &q->a;
-	Node *addr = kb_address(q->kb, q->nest.out, q->nest.out_idx), *sums = spread(q, r, slow, fast),
-		*per, *e, *ok, *idx[MAX_RANK];
-	Node *last = q->nest.axis[q->nest.n - 1], *i, *v, *unit, *x, *y, *fx, *fy;
-	int w = vector_of(size_of(q->nest.out)), d, count;
+	Side *fast = t->fast, *slow = t->slow;
+	int w = stored_lanes(q, fast), d, units = t->rows * fast->width / w;
+	int count = (units + q->threads - 1) / q->threads;
+	Node *i = x_axis(m, x_idx(m, count)), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m, fast->width / w);
+	Node *unit = count > 1 ? x_add(m, x_muli(m, i, q->threads), q->f.tid) : q->f.tid;
+	Node *x = x_mod(m, unit, per), *y = x_fdiv(m, unit, per), *fx, *fy, *e, *ok, *idx[MAX_RANK];
 	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL);
 	Map map = {0};
 
-	if (!fast->n || fast->axes[fast->n - 1] != last || !in_vectors(q->m, addr, last, w))
-		w = 1;
-	count = q->a.width * q->b.width / w / q->threads;
-	i = x_axis(m, x_idx(m, count)), v = x_axis(m, x_idx(m, w));
-	unit = count > 1 ? x_add(m, x_muli(m, i, q->threads), q->f.tid) : q->f.tid;
-	per = x_idx(m, fast->width / w);
-	x = x_mod(m, unit, per), y = x_fdiv(m, unit, per);
 	fx = l_let(m, ri, x_add(m, x_muli(m, fast->block, fast->width / w), x));
-	fy = l_let(m, ri, x_add(m, x_muli(m, slow->block, slow->width), y));
+	fy = l_let(m, ri, x_add(m, x_muli(m, slow->block, slow->width), t->row(t->ctx, y)));
 	ok = x_and(m, x_lt(m, x_muli(m, fx, w), fast->extent), x_lt(m, fy, slow->extent));
+	if (units % q->threads)
+		ok = x_and(m, x_lt(m, unit, x_idx(m, units)), ok);
 	x = x_muli(m, x, w), fx = x_muli(m, fx, w);
 	if (w > 1)
 		x = x_add(m, x, v), fx = x_add(m, fx, v);
-	bind_batch(q, &map);
+	gemm_bind_batch(q, &map);
 	digits(m, &map, fast->n, fast->axes, fx);
 	digits(m, &map, slow->n, slow->axes, fy);
-	map_put(&map, q->c.reduce, l_load(m, sums, 2, (Node *[]){y, x}));
+	map_put(&map, q->c.reduce, t->sum(t->ctx, y, x));
 	e = by_vectors(m, subst(m, q->nest.body, &map, false), v, w);
 	e = kb_emit(q->kb, w > 1 ? rv : in, e);
 	for (d = 0; d < rank_of(q->nest.out); d++)
@@ -332,6 +325,16 @@ finish(Gemm *q, Region *r)
 		region_add(m, r, ri->results[d]);
 }
 
+static void
+finish(Gemm *q, Region *r)
+{
+	Side *fast = q->rows_last ? &q->a : &q->b, *slow = q->rows_last ? &q->b : &q->a;
+	Sums s = {q->m, spread(q, r, slow, fast)};
+
+	gemm_write(q, r, &(SumTile){.slow = slow, .fast = fast, .rows = slow->width, .row = same_row,
+		.sum = sum_at, .ctx = &s});
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 static double
@@ -343,6 +346,17 @@ extent_or(int n, Node *const *axes, double other)
 
 	for (i = 0; i < n; i++)
 		x *= is_int(axes[i]->in[0], &v) ? (double)v : other;
+	return x;
+}
+
+double
+gemm_extent(Module *m, int n, Node *const *axes)
+{
+	double x = 1;
+	int i;
+
+	for (i = 0; i < n; i++)
+		x *= (double)likely_extent(m, axes[i]->in[0]);
 	return x;
 }
 
@@ -431,12 +445,15 @@ contract_gpu(Sched *s, Group *g)
 	Module *m = s->m;
 	Gemm q = {.kb = &kb, .m = m, .nest = nest_of(&kb, g->members[0])};
 	Node *view = t_tensor(m, q.nest.n, q.nest.axis, q.nest.body), *four = x_idx(m, T), *nm, *nn, *k;
+	Kernel *kernel;
 	DType d;
 	int64_t c;
 
 	if (view->code != O_TENSOR || !contraction_of(s, view, &q.c) || dt_small(q.c.ea->type->dtype))
 		return NULL;
 	sort_axes(&q);
+	if ((kernel = mma_gpu(&q)))
+		return kernel;
 	d = storage_type(q.c.ea->type->dtype);
 	q.acc = l_buffer(m, "acc", q.c.reduce->type->dtype, SP_REG, 2, (Node *[]){four, four});
 	choose_shape(&q);

@@ -181,6 +181,16 @@ void sim_block_of_serial(uint64_t serial, uint32_t at[3]);
 
 void sim_warp_start(Warp *w, int first, int size);      /* of a new block */
 
+/* --- sim_matrix.c: matrix instructions ----------------------------------------------------- */
+
+typedef struct SimFragments {
+	void *c;                /* f32 or i32 */
+	const uint32_t *a, *b;
+} SimFragments;
+
+/* C += A B over the lanes' fragments; false: no instruction of that name for so many lanes. */
+bool sim_matrix(const char *name, int lanes, const SimFragments *const *f);
+
 /* --- sim_trace.c: shadow memory and hooks -------------------------------------------------- */
 
 typedef enum Access { A_READ, A_WRITE, A_ATOMIC } Access;

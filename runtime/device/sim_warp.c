@@ -166,80 +166,32 @@ void tcc_sim_cp_wait(int32_t pending)
 	t->ncopies = kept;
 }
 
-/* --- matrix fragments, as tcc_dev.h states them ------------------------------------------ */
-
-static float half_value(uint16_t h, bool bf)
-{
-	union { uint32_t u; float f; } x;
-	uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
-
-	if (bf) {
-		x.u = (uint32_t)h << 16;
-	} else if (e) {
-		x.u = sign | (e == 31 ? 255u << 23 : (e + 112) << 23) | m << 13;
-	} else {
-		x.f = (float)m * 0x1p-24f;
-		x.u |= sign;
-	}
-	return x.f;
-}
-
-typedef struct MmaOperand {
-	float *c;
-	uint32_t a[4], b[2];
-	bool bf;
-} MmaOperand;
-
-static float element(const uint32_t *words, int i, bool bf)
-{
-	return half_value((uint16_t)(words[i >> 1] >> (i & 1) * 16), bf);
-}
-
-static void mma(const Warp *w)
-{
-	float a[16][16], b[16][8], c[16][8] = { { 0 } };
-	const Thread *t = &sim_run.threads[w->first];
-
-	for (int l = 0; l < 32; l++) {
-		const MmaOperand *x = t[l].operand;
-		int g = l >> 2, q = l & 3;
-
-		for (int i = 0; i < 8; i++)
-			a[g + 8 * (i >> 1 & 1)][2 * q + (i & 1) + 8 * (i >> 2)] =
-				element(x->a, i, x->bf);
-		for (int i = 0; i < 4; i++)
-			b[2 * q + (i & 1) + 8 * (i >> 1)][g] = element(x->b, i, x->bf);
-	}
-	for (int i = 0; i < 16; i++)
-		for (int k = 0; k < 16; k++)
-			for (int j = 0; j < 8; j++)
-				c[i][j] += a[i][k] * b[k][j];
-	for (int l = 0; l < 32; l++) {
-		const MmaOperand *x = t[l].operand;
-
-		for (int i = 0; i < 4; i++)
-			x->c[i] += c[(l >> 2) + 8 * (i >> 1)][2 * (l & 3) + (i & 1)];
-	}
-}
+/* --- matrix fragments --------------------------------------------------------------------- */
 
 static bool whole_warp(const char *what, const void *pc)
 {
-	if (my_warp()->size == 32)
+	if (my_warp()->size == sim_run.sim->config.warp)
 		return true;
 	sim_find_at("divergence", pc, "%s in a warp of %d lanes", what, my_warp()->size);
 	sim_sched_stop();
 	return false;
 }
 
-void tcc_sim_mma(float *c, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-	uint32_t b1, int32_t bf)
+void tcc_sim_mma(const char *name, void *c, const uint32_t *a, const uint32_t *b)
 {
 	const void *pc = __builtin_return_address(0);
-	MmaOperand x = { c, { a0, a1, a2, a3 }, { b0, b1 }, bf != 0 };
+	SimFragments x = { c, a, b };
+	const SimFragments *lane[MAX_WARP];
+	const Warp *w = my_warp();
 
 	if (!whole_warp("mma", pc) || !meet(M_MMA, &x, pc))
 		return;
-	mma(my_warp());
+	for (int l = 0; l < w->size; l++)
+		lane[l] = sim_run.threads[w->first + l].operand;
+	if (!sim_matrix(name, w->size, lane)) {
+		sim_find_at("divergence", pc, "no matrix instruction %s in a warp of %d", name, w->size);
+		sim_sched_stop();
+	}
 	sim_run.c->mma++;
 	release();
 }

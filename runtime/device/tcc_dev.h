@@ -171,8 +171,7 @@ TCC_EXTERN_C TCC_SIM_SYNC u64 tcc_sim_shfl(u64 bits, i32 lane);
 TCC_EXTERN_C void tcc_sim_cp_async(void *dst, const void *src, i32 bytes, i32 keep);
 TCC_EXTERN_C void tcc_sim_cp_commit(void);
 TCC_EXTERN_C void tcc_sim_cp_wait(i32 pending);
-TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_mma(f32 *c, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0,
-	u32 b1, i32 bf);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_mma(const char *name, void *c, const u32 *a, const u32 *b);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_ldmatrix(u32 *r, const void *row, i32 trans);
 
 TCC_FN i32 tcc_tx(void) { return tcc_sim_tx(); }
@@ -666,7 +665,7 @@ TCC_CASLOOP(add_f64, f64, i64, tcc_as_i64, tcc_as_f64, x + v)
 
 /* tcc_cp_wait(n) returns when at most n committed groups of this thread are unfinished, n a
  * constant; then a barrier shows the data to the block. Where keep is 0, zeros are written and
- * the source is not read. 16-byte copies are aligned to 16, 4-byte copies to 4. */
+ * the source is not read. Copies are aligned to their size, of 16, 8 or 4 bytes. */
 #if TCC_DEV_NV
 TCC_FN u32 tcc_shared_addr(const void *p)
 {
@@ -680,6 +679,11 @@ TCC_FN void tcc_cp_async16_if(void *dst, const void *src, i32 keep)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(tcc_shared_addr(dst)),
 		"l"(src), "r"(keep ? 16 : 0) : "memory");
+}
+TCC_FN void tcc_cp_async8_if(void *dst, const void *src, i32 keep)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" :: "r"(tcc_shared_addr(dst)),
+		"l"(src), "r"(keep ? 8 : 0) : "memory");
 }
 TCC_FN void tcc_cp_async4_if(void *dst, const void *src, i32 keep)
 {
@@ -701,6 +705,10 @@ TCC_FN void tcc_cp_async16_if(void *dst, const void *src, i32 keep)
 {
 	tcc_sim_cp_async(dst, src, 16, keep);
 }
+TCC_FN void tcc_cp_async8_if(void *dst, const void *src, i32 keep)
+{
+	tcc_sim_cp_async(dst, src, 8, keep);
+}
 TCC_FN void tcc_cp_async4_if(void *dst, const void *src, i32 keep)
 {
 	tcc_sim_cp_async(dst, src, 4, keep);
@@ -716,6 +724,14 @@ TCC_FN void tcc_cp_async16_if(void *dst, const void *src, i32 keep)
 		v = tcc_ld_i32x4(src);
 	tcc_st_i32x4(dst, v);
 }
+TCC_FN void tcc_cp_async8_if(void *dst, const void *src, i32 keep)
+{
+	i32x2 v = tcc_i32x2(0, 0);
+
+	if (keep)
+		v = tcc_ld_i32x2(src);
+	tcc_st_i32x2(dst, v);
+}
 TCC_FN void tcc_cp_async4_if(void *dst, const void *src, i32 keep)
 {
 	*(i32 *)dst = keep ? *(const i32 *)src : 0;
@@ -724,40 +740,70 @@ TCC_FN void tcc_cp_commit(void) {}
 TCC_FN void tcc_cp_wait(i32 n) { (void)n; }
 #endif
 TCC_FN void tcc_cp_async16(void *dst, const void *src) { tcc_cp_async16_if(dst, src, 1); }
+TCC_FN void tcc_cp_async8(void *dst, const void *src) { tcc_cp_async8_if(dst, src, 1); }
 TCC_FN void tcc_cp_async4(void *dst, const void *src) { tcc_cp_async4_if(dst, src, 1); }
 
-/* --- matrix fragments of a 32-lane warp (PTX ISA, "Warp-level matrix instructions") -------- */
+/* --- words between a thread's registers and memory, aligned to their size ------------------- */
 
-/* c[4] += a (16x16, four words) * b (16x8, two words), accumulated in f32. Lane l, g = l/4,
- * q = l%4: a element i at row g+8*((i>>1)&1), column 2q+(i&1)+8*(i>>2); b at row
- * 2q+(i&1)+8*(i>>1), column g; c at row g+8*(i>>1), column 2q+(i&1).
- * tcc_ldmatrix_x4: lane l names the 16-byte row l%8 of 8x8 matrix l/8, in shared memory. */
+#define TCC_WORDS(n, vec, get, make) \
+TCC_FN void tcc_load_w##n(u32 *r, const void *p) { const vec v = *(const vec *)p; get } \
+TCC_FN void tcc_load_w##n##_if(u32 *r, const void *p, i32 keep) \
+{ \
+	for (i32 i = 0; i < n; i++) \
+		r[i] = 0; \
+	if (keep) \
+		tcc_load_w##n(r, p); \
+} \
+TCC_FN void tcc_store_w##n(void *p, const u32 *r) { *(vec *)p = make; }
+TCC_WORDS(1, i32, r[0] = (u32)v;, (i32)r[0])
+TCC_WORDS(2, i32x2, r[0] = (u32)v.x; r[1] = (u32)v.y;, tcc_i32x2((i32)r[0], (i32)r[1]))
+TCC_WORDS(4, i32x4, r[0] = (u32)v.x; r[1] = (u32)v.y; r[2] = (u32)v.z; r[3] = (u32)v.w;,
+	tcc_i32x4((i32)r[0], (i32)r[1], (i32)r[2], (i32)r[3]))
+#undef TCC_WORDS
+
+/* --- matrix units --------------------------------------------------------------------------- */
+
+/* tcc_mma_NAME(c, a, b): C += A B by a warp; ir/mma.def says of each name the sizes, the types and
+ * where a lane's elements lie. a and b are words, c is f32 or i32.
+ * tcc_ldmatrix_x4 (NVIDIA): lane l names the 16-byte row l%8 of 8x8 matrix l/8, in shared memory. */
 #if TCC_DEV_NV
 
+#define TCC_MMA_A4_B2(name, acc, con, op) \
+TCC_FN void tcc_mma_##name(acc *c, const u32 *a, const u32 *b) \
+{ \
+	asm volatile("mma.sync.aligned." op " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+		: "+" con(c[0]), "+" con(c[1]), "+" con(c[2]), "+" con(c[3]) \
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1])); \
+}
+#define TCC_MMA_A1_B1(name, op) \
+TCC_FN void tcc_mma_##name(i32 *c, const u32 *a, const u32 *b) \
+{ \
+	asm volatile("mma.sync.aligned." op " {%0,%1}, {%2}, {%3}, {%0,%1};" \
+		: "+r"(c[0]), "+r"(c[1]) : "r"(a[0]), "r"(b[0])); \
+}
+TCC_FN void tcc_mma_m16n8k8_f16(f32 *c, const u32 *a, const u32 *b)
+{
+	asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
+		"{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(b[0]));
+}
+TCC_MMA_A1_B1(m8n8k16_s8, "m8n8k16.row.col.s32.s8.s8.s32")
+TCC_MMA_A1_B1(m8n8k16_u8, "m8n8k16.row.col.s32.u8.u8.s32")
+#if __CUDA_ARCH__ >= 800
+TCC_MMA_A4_B2(m16n8k16_f16, f32, "f", "m16n8k16.row.col.f32.f16.f16.f32")
+TCC_MMA_A4_B2(m16n8k16_bf16, f32, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
+TCC_MMA_A4_B2(m16n8k8_tf32, f32, "f", "m16n8k8.row.col.f32.tf32.tf32.f32")
+TCC_MMA_A4_B2(m16n8k32_s8, i32, "r", "m16n8k32.row.col.s32.s8.s8.s32")
+TCC_MMA_A4_B2(m16n8k32_u8, i32, "r", "m16n8k32.row.col.s32.u8.u8.s32")
+#else
 TCC_FN void tcc_mma_m16n8k16_f16(f32 *c, const u32 *a, const u32 *b)
 {
-#if __CUDA_ARCH__ >= 800
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
-	for (int k = 0; k < 2; k++)
-		asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 "
-			"{%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-			: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-			: "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[k]));
-#endif
-}
-#if __CUDA_ARCH__ >= 800
-TCC_FN void tcc_mma_m16n8k16_bf16(f32 *c, const u32 *a, const u32 *b)
-{
-	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-		"{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+	tcc_mma_m16n8k8_f16(c, a, b);
+	tcc_mma_m16n8k8_f16(c, a + 2, b + 1);
 }
 #endif
+#undef TCC_MMA_A4_B2
+#undef TCC_MMA_A1_B1
 #define TCC_LDMATRIX(name, trans) \
 TCC_FN void name(u32 *r, const void *row) \
 { \
@@ -769,18 +815,96 @@ TCC_LDMATRIX(tcc_ldmatrix_x4, "")
 TCC_LDMATRIX(tcc_ldmatrix_x4_trans, ".trans")
 #undef TCC_LDMATRIX
 
-#elif TCC_DEV_SIM
+#elif TCC_DEV_AMD
 
-TCC_FN void tcc_mma_m16n8k16_f16(f32 *c, const u32 *a, const u32 *b)
-{
-	tcc_sim_mma(c, a[0], a[1], a[2], a[3], b[0], b[1], 0);
+typedef _Float16 tcc_h4 __attribute__((ext_vector_type(4)));
+typedef _Float16 tcc_h8 __attribute__((ext_vector_type(8)));
+typedef _Float16 tcc_h16 __attribute__((ext_vector_type(16)));
+typedef short tcc_s4 __attribute__((ext_vector_type(4)));
+typedef short tcc_s8 __attribute__((ext_vector_type(8)));
+typedef short tcc_s16 __attribute__((ext_vector_type(16)));
+typedef __bf16 tcc_b8 __attribute__((ext_vector_type(8)));
+typedef i32 tcc_i2 __attribute__((ext_vector_type(2)));
+typedef i32 tcc_i4 __attribute__((ext_vector_type(4)));
+typedef i32 tcc_i8 __attribute__((ext_vector_type(8)));
+typedef f32 tcc_f4 __attribute__((ext_vector_type(4)));
+typedef f32 tcc_f8 __attribute__((ext_vector_type(8)));
+
+#define TCC_MMA(name, acc, cvec, op, expr) \
+TCC_FN void tcc_mma_##name(acc *c, const u32 *a, const u32 *b) \
+{ \
+	op x, y; \
+	cvec z; \
+	__builtin_memcpy(&x, a, sizeof x); \
+	__builtin_memcpy(&y, b, sizeof y); \
+	__builtin_memcpy(&z, c, sizeof z); \
+	z = expr; \
+	__builtin_memcpy(c, &z, sizeof z); \
 }
-TCC_FN void tcc_mma_m16n8k16_bf16(f32 *c, const u32 *a, const u32 *b)
-{
-	tcc_sim_mma(c, a[0], a[1], a[2], a[3], b[0], b[1], 1);
-}
-TCC_FN void tcc_ldmatrix_x4(u32 *r, const void *row) { tcc_sim_ldmatrix(r, row, 0); }
-TCC_FN void tcc_ldmatrix_x4_trans(u32 *r, const void *row) { tcc_sim_ldmatrix(r, row, 1); }
+#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
+TCC_MMA(mfma_16x16x16_f16, f32, tcc_f4, tcc_h4, __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, z, 0, 0, 0))
+TCC_MMA(mfma_16x16x16_bf16, f32, tcc_f4, tcc_s4,
+	__builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, z, 0, 0, 0))
+#endif
+#if defined(__gfx90a__)
+TCC_MMA(mfma_16x16x16_i8, i32, tcc_i4, i32, __builtin_amdgcn_mfma_i32_16x16x16i8(x, y, z, 0, 0, 0))
+#endif
+#if defined(__gfx942__) || defined(__gfx950__)
+TCC_MMA(mfma_16x16x32_i8, i32, tcc_i4, long, __builtin_amdgcn_mfma_i32_16x16x32_i8(x, y, z, 0, 0, 0))
+#endif
+#if defined(__gfx950__)
+TCC_MMA(mfma_16x16x32_f16, f32, tcc_f4, tcc_h8,
+	__builtin_amdgcn_mfma_f32_16x16x32_f16(x, y, z, 0, 0, 0))
+TCC_MMA(mfma_16x16x32_bf16, f32, tcc_f4, tcc_b8,
+	__builtin_amdgcn_mfma_f32_16x16x32_bf16(x, y, z, 0, 0, 0))
+TCC_MMA(mfma_16x16x64_i8, i32, tcc_i4, tcc_i4,
+	__builtin_amdgcn_mfma_i32_16x16x64_i8(x, y, z, 0, 0, 0))
+#endif
+#if defined(__GFX11__)
+TCC_MMA(wmma11_f16, f32, tcc_f8, tcc_h16, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(x, y, z))
+TCC_MMA(wmma11_bf16, f32, tcc_f8, tcc_s16, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(x, y, z))
+TCC_MMA(wmma11_i8, i32, tcc_i8, tcc_i4,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(1, x, 1, y, z, 0))
+TCC_MMA(wmma11_u8, i32, tcc_i8, tcc_i4,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(0, x, 0, y, z, 0))
+#endif
+#if defined(__GFX12__)
+TCC_MMA(wmma12_f16, f32, tcc_f8, tcc_h8, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, z))
+TCC_MMA(wmma12_bf16, f32, tcc_f8, tcc_s8, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(x, y, z))
+TCC_MMA(wmma12_i8, i32, tcc_i8, tcc_i2,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(1, x, 1, y, z, 0))
+TCC_MMA(wmma12_u8, i32, tcc_i8, tcc_i2,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(0, x, 0, y, z, 0))
+#endif
+#undef TCC_MMA
+
+#else
+
+#define tcc_mma_m16n8k16_f16(c, a, b) tcc_sim_mma("m16n8k16_f16", c, a, b)
+#define tcc_mma_m16n8k16_bf16(c, a, b) tcc_sim_mma("m16n8k16_bf16", c, a, b)
+#define tcc_mma_m16n8k8_tf32(c, a, b) tcc_sim_mma("m16n8k8_tf32", c, a, b)
+#define tcc_mma_m16n8k32_s8(c, a, b) tcc_sim_mma("m16n8k32_s8", c, a, b)
+#define tcc_mma_m16n8k32_u8(c, a, b) tcc_sim_mma("m16n8k32_u8", c, a, b)
+#define tcc_mma_m16n8k8_f16(c, a, b) tcc_sim_mma("m16n8k8_f16", c, a, b)
+#define tcc_mma_m8n8k16_s8(c, a, b) tcc_sim_mma("m8n8k16_s8", c, a, b)
+#define tcc_mma_m8n8k16_u8(c, a, b) tcc_sim_mma("m8n8k16_u8", c, a, b)
+#define tcc_mma_mfma_16x16x16_f16(c, a, b) tcc_sim_mma("mfma_16x16x16_f16", c, a, b)
+#define tcc_mma_mfma_16x16x16_bf16(c, a, b) tcc_sim_mma("mfma_16x16x16_bf16", c, a, b)
+#define tcc_mma_mfma_16x16x16_i8(c, a, b) tcc_sim_mma("mfma_16x16x16_i8", c, a, b)
+#define tcc_mma_mfma_16x16x32_i8(c, a, b) tcc_sim_mma("mfma_16x16x32_i8", c, a, b)
+#define tcc_mma_mfma_16x16x32_f16(c, a, b) tcc_sim_mma("mfma_16x16x32_f16", c, a, b)
+#define tcc_mma_mfma_16x16x32_bf16(c, a, b) tcc_sim_mma("mfma_16x16x32_bf16", c, a, b)
+#define tcc_mma_mfma_16x16x64_i8(c, a, b) tcc_sim_mma("mfma_16x16x64_i8", c, a, b)
+#define tcc_mma_wmma11_f16(c, a, b) tcc_sim_mma("wmma11_f16", c, a, b)
+#define tcc_mma_wmma11_bf16(c, a, b) tcc_sim_mma("wmma11_bf16", c, a, b)
+#define tcc_mma_wmma11_i8(c, a, b) tcc_sim_mma("wmma11_i8", c, a, b)
+#define tcc_mma_wmma11_u8(c, a, b) tcc_sim_mma("wmma11_u8", c, a, b)
+#define tcc_mma_wmma12_f16(c, a, b) tcc_sim_mma("wmma12_f16", c, a, b)
+#define tcc_mma_wmma12_bf16(c, a, b) tcc_sim_mma("wmma12_bf16", c, a, b)
+#define tcc_mma_wmma12_i8(c, a, b) tcc_sim_mma("wmma12_i8", c, a, b)
+#define tcc_mma_wmma12_u8(c, a, b) tcc_sim_mma("wmma12_u8", c, a, b)
+#define tcc_ldmatrix_x4(r, row) tcc_sim_ldmatrix(r, row, 0)
+#define tcc_ldmatrix_x4_trans(r, row) tcc_sim_ldmatrix(r, row, 1)
 
 #endif
 
