@@ -3,6 +3,7 @@
 #define TCC_SIM_IMPL_H
 
 #include "sim.h"
+#include "sim_matrix.h"
 
 enum { MAX_THREADS = 1024, MAX_WARP = 64, MAX_SHARED_ARRAYS = 64, MAX_FINDINGS = 64 };
 enum { GAP = 4096, SHARED_GAP = 128 };
@@ -180,16 +181,6 @@ void sim_block_of_serial(uint64_t serial, uint32_t at[3]);
 /* --- sim_warp.c ---------------------------------------------------------------------------- */
 
 void sim_warp_start(Warp *w, int first, int size);      /* of a new block */
-
-/* --- sim_matrix.c: matrix instructions ----------------------------------------------------- */
-
-typedef struct SimFragments {
-	void *c;                /* f32 or i32 */
-	const uint32_t *a, *b;
-} SimFragments;
-
-/* C += A B over the lanes' fragments; false: no instruction of that name for so many lanes. */
-bool sim_matrix(const char *name, int lanes, const SimFragments *const *f);
 
 /* --- sim_trace.c: shadow memory and hooks -------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  * Sources: PTX ISA, "Matrix Fragments for mma" (g = l / 4, q = l % 4); AMD matrix instruction
  * calculator. Products are summed in f32 without an order that a program may rely on; integers wrap.
  */
-#include "sim_impl.h"
+#include "sim_matrix.h"
 
 #include <string.h>
 
