@@ -558,17 +558,11 @@ const char *c_convert(CFile *f, DType from, DType to)
 	return name;
 }
 
-static const int arity[] = {
-#define SC(N, text, arity, res, infix, doc) [O_##N] = arity,
-#include "ir/scalar.def"
-#undef SC
-};
-
 const char *c_math(CFile *f, OpCode op, DType d)
 {
 	const char *name = intern(f->m, arena_printf(f->m->arena, "tcc_%s_%s", core_op(op)->name,
 		cstorage(d)));
-	int nin = arity[op];
+	int nin = scalar_ops[op].arity;
 	Node *in[2];
 
 	if (!c_once(f, name))

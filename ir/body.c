@@ -203,17 +203,12 @@ binary(Env *e, int op, Value a, Value b)
 static int
 scalar_code(const char *s, size_t n, int *arity)
 {
-	static const struct { const char *name; int arity; } rows[] = {
-#define SC(N, text, a, res, infix, doc) {text, a},
-#include "scalar.def"
-#undef SC
-	};
-	size_t i;
+	int i;
 
-	for (i = 0; i < sizeof rows / sizeof *rows; i++)
-		if (strlen(rows[i].name) == n && memcmp(rows[i].name, s, n) == 0) {
-			*arity = rows[i].arity;
-			return (int)i;
+	for (i = 0; i < O_NUM; i++)
+		if (strlen(core_op(i)->name) == n && memcmp(core_op(i)->name, s, n) == 0) {
+			*arity = scalar_ops[i].arity;
+			return i;
 		}
 	return -1;
 }

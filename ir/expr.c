@@ -512,13 +512,7 @@ x_select(Module *m, Node *c, Node *a, Node *b)
 static DType
 result_type(OpCode op, Node *const *in, DType to)
 {
-	static const char kinds[] = {
-#define SC(N, text, arity, res, infix, doc) res,
-#include "scalar.def"
-#undef SC
-	};
-
-	switch (kinds[op]) {
+	switch (scalar_ops[op].result) {
 	case 'B': return DT_BOOL;
 	case '1': return in[1]->type->dtype;
 	case 'T': return to;

@@ -143,7 +143,7 @@ bool num_eval(int op, DType result, DType operand, const Num *in, Num *out); /* 
 /* ---- ops --------------------------------------------------------------------------------------- */
 
 typedef enum OpCode {
-#define SC(N, text, arity, res, infix, doc) O_##N,
+#define SC(N, text, arity, res, takes, infix, doc) O_##N,
 #include "scalar.def"
 #undef SC
 #define CORE(N, text, level, doc) O_##N,
@@ -151,6 +151,10 @@ typedef enum OpCode {
 #undef CORE
 	O_GRAPH                /* every graph operator: its row is Node.op */
 } OpCode;
+
+/* The row of an operation of scalar.def: by OpCode, below O_NUM. */
+typedef struct ScalarOp { int arity; char result, takes; const char *infix; } ScalarOp;
+extern const ScalarOp scalar_ops[];
 
 typedef enum Comb { COMB_SET, COMB_SUM, COMB_PROD, COMB_MIN, COMB_MAX, COMB_AND, COMB_OR } Comb;
 extern const char *const comb_names[];

@@ -10,8 +10,14 @@ struct Interns { Table strings, types, nodes, attrs; };
 const char *const comb_names[] = {"set", "sum", "prod", "min", "max", "and", "or"};
 const char *const for_names[] = {"serial", "parallel", "unroll", "vector", "grid.x", "grid.y", "grid.z", "block"};
 
+const ScalarOp scalar_ops[] = {
+#define SC(N, text, arity, res, takes, infix, doc) [O_##N] = {arity, res, takes, infix},
+#include "scalar.def"
+#undef SC
+};
+
 static const Op core_ops[] = {
-#define SC(N, text, arity, res, infix, doc_) [O_##N] = {.name = text, .kind = ROW_SCALAR, .doc = doc_, .code = O_##N},
+#define SC(N, text, arity, res, takes, infix, doc_) [O_##N] = {.name = text, .kind = ROW_SCALAR, .doc = doc_, .code = O_##N},
 #include "scalar.def"
 #undef SC
 #define CORE(N, text, level, doc_) [O_##N] = {.name = text, .kind = ROW_CORE, .doc = doc_, .code = O_##N},

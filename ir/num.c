@@ -469,19 +469,9 @@ static bool int_eval(int op, DType d, const Num *in, int nin, Num *out)
 	return true;
 }
 
-static int arity(int op)
-{
-	static const signed char n[] = {
-#define SC(N, text, arity, res, infix, doc) arity,
-#include "ir/scalar.def"
-#undef SC
-	};
-	return op >= 0 && op < (int)sizeof n ? n[op] : -1;
-}
-
 bool num_eval(int op, DType result, DType operand, const Num *in, Num *out)
 {
-	int nin = arity(op);
+	int nin = op >= 0 && op < O_NUM ? scalar_ops[op].arity : -1;
 	Num r = { 0 };
 	bool ok = true;
 	if (nin < 0 || !dt_number(operand))

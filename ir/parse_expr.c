@@ -208,16 +208,10 @@ static int scalar_op(const char *name)
 	return -1;
 }
 
-static const char result_of[] = {
-#define SC(N, text, arity, res, infix, doc) res,
-#include "ir/scalar.def"
-#undef SC
-};
-
 static Node *operation(P *p, OpCode op, int n, Node **in, DType to)
 {
 	char why[200];
-	char kind = result_of[op];
+	char kind = scalar_ops[op].result;
 	DType d = n > (op == O_SELECT) ? in[op == O_SELECT]->type->dtype : DT_NONE;
 	DType r = kind == 'B' ? DT_BOOL : kind == 'T' ? to : d;
 	if (!scalar_fits(op, n, in, r, why, sizeof why))
@@ -400,13 +394,8 @@ static Node *unary(P *p)
 
 static int infix_op(P *p)
 {
-	static const char *const infix[] = {
-#define SC(N, text, arity, res, infix, doc) infix,
-#include "ir/scalar.def"
-#undef SC
-	};
 	for (int i = 0; p->tok == T_PUNCT && i < O_NUM; i++)
-		if (infix[i] && i != O_NOT && !strcmp(infix[i], p->punct))
+		if (scalar_ops[i].infix && i != O_NOT && !strcmp(scalar_ops[i].infix, p->punct))
 			return i;
 	return -1;
 }

@@ -233,20 +233,16 @@ void text_num(FILE *f, DType d, Num n)
 
 static const char *infix_of(OpCode op, int *prec)
 {
-	static const char *const infix[] = {
-#define SC(N, text, arity, res, infix, doc) infix,
-#include "ir/scalar.def"
-#undef SC
-	};
+	const char *infix = op < O_NUM && op != O_NOT ? scalar_ops[op].infix : NULL;
 	static const struct { const char *s; int prec; } rank[] = { { "|", 2 }, { "^", 3 },
 		{ "&", 4 }, { "==", 5 }, { "!=", 5 }, { "<", 6 }, { "<=", 6 }, { "<<", 7 }, { ">>", 7 },
 		{ "+", 8 }, { "-", 8 }, { "*", 9 }, { "/", 9 }, { "%", 9 } };
-	if (op >= O_NUM || !infix[op] || op == O_NOT)
+	if (!infix)
 		return NULL;
 	for (size_t i = 0; i < sizeof rank / sizeof *rank; i++)
-		if (!strcmp(rank[i].s, infix[op]))
+		if (!strcmp(rank[i].s, infix))
 			*prec = rank[i].prec;
-	return infix[op];
+	return infix;
 }
 
 int text_precedence(OpCode op)

@@ -44,34 +44,28 @@ static void __attribute__((format(printf, 2, 3))) bug(V *v, const char *fmt, ...
 
 /* ---- scalar operations --------------------------------------------------------------------- */
 
-/* Can the operation be applied to the type? */
-static bool applies(OpCode op, DType d)
+/* May the operands have the type? */
+static bool applies(const ScalarOp *op, DType d)
 {
-	bool f = dt_float(d), b = d == DT_BOOL;
-	switch (op) {
-	case O_FLOORDIV: case O_MOD: case O_POPCNT: case O_SHL: case O_SHR: return dt_int(d);
-	case O_BOUND: return d == DT_INDEX;
-	case O_DOT4: return d == DT_I32;
-	case O_TF32: return d == DT_F32;
-	case O_AND: case O_OR: case O_XOR: case O_NOT: return !f;
-	case O_EQ: case O_NE: case O_SELECT: case O_CAST: case O_BITS: return true;
-	case O_LT: case O_LE: case O_MIN: case O_MAX: return true;
-	case O_SQRT: case O_FMA: case O_FLOOR: case O_CEIL: case O_TRUNC: case O_RINT: return f;
-	default: return op >= O_EXP ? f : !b;
+	switch (op->takes) {
+	case 'N': return d != DT_BOOL;
+	case 'I': return dt_int(d);
+	case 'F': return dt_float(d);
+	case 'L': return !dt_float(d);
+	case 'X': return d == DT_INDEX;
+	case 'i': return d == DT_I32;
+	case 'f': return d == DT_F32;
+	default: return true;
 	}
 }
 
 bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_t size)
 {
-	static const struct { int arity; char result; } rows[] = {
-#define SC(N, text, arity, res, infix, doc) { arity, res },
-#include "ir/scalar.def"
-#undef SC
-	};
+	const ScalarOp *row = &scalar_ops[op];
 	const char *name = core_op(op)->name;
 	int first = op == O_SELECT;
-	if (nin != rows[op].arity) {
-		snprintf(why, size, "%s takes %d operands, not %d", name, rows[op].arity, nin);
+	if (nin != row->arity) {
+		snprintf(why, size, "%s takes %d operands, not %d", name, row->arity, nin);
 		return false;
 	}
 	for (int i = 0; i < nin; i++)
@@ -91,11 +85,11 @@ bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_
 				dtypes[in[i]->type->dtype].text);
 			return false;
 		}
-	if (!applies(op, d)) {
+	if (!applies(row, d)) {
 		snprintf(why, size, "%s of %s", name, dtypes[d].text);
 		return false;
 	}
-	if (rows[op].result == 'T' && !dt_number(to)) {
+	if (row->result == 'T' && !dt_number(to)) {
 		snprintf(why, size, "no conversion to %s", dtypes[to].text);
 		return false;
 	}
@@ -103,7 +97,7 @@ bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_
 		snprintf(why, size, "%s and %s differ in width", dtypes[to].text, dtypes[d].text);
 		return false;
 	}
-	if (rows[op].result != 'T' && to != (rows[op].result == 'B' ? DT_BOOL : d)) {
+	if (row->result != 'T' && to != (row->result == 'B' ? DT_BOOL : d)) {
 		snprintf(why, size, "the result of %s of %s is called %s", name, dtypes[d].text,
 			dtypes[to].text);
 		return false;

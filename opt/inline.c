@@ -35,8 +35,6 @@ typedef struct Inliner { Module *m; Map info, home; } Inliner;
 static double
 op_cost(const Node *n)
 {
-	if (n->code > O_POPCNT && n->code <= O_LGAMMA)
-		return 12;
 	switch (n->code) {
 	case O_NUM: case O_AXIS: case O_SYM: case O_CARRY:
 		return 0;
@@ -44,7 +42,11 @@ op_cost(const Node *n)
 	case O_DIV: case O_SQRT: case O_REM: return dt_float(n->type->dtype) ? 4 : 6;
 	case O_FLOORDIV: case O_MOD: return n->in[1]->code == O_NUM ? 2 : 6;
 	case O_SELECT: case O_CAST: return 0.5;
-	default: return n->type->dtype == DT_INDEX ? 0.25 : 1;
+	case O_TF32: return 3;
+	default:
+		if (n->code >= O_EXP && n->code < O_NUM)     /* those with expansions */
+			return 12;
+		return n->type->dtype == DT_INDEX ? 0.25 : 1;
 	}
 }
 

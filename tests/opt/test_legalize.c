@@ -99,16 +99,10 @@ static Node *element(Module *m, Node *t, Node *axis)
 	return from_storage(m, d, x_read(m, stored, &axis));
 }
 
-static const int arity[] = {
-#define SC(N, text, a, res, infix, doc) a,
-#include "ir/scalar.def"
-#undef SC
-};
-
 static bool fits(OpCode op, Node **in, DType to)
 {
 	char why[200];
-	return scalar_fits(op, arity[op], in, to, why, sizeof why);
+	return scalar_fits(op, scalar_ops[op].arity, in, to, why, sizeof why);
 }
 
 START_TEST(operations)
@@ -128,7 +122,7 @@ START_TEST(operations)
 			continue;
 		if (!fits(op, in, cmp ? DT_BOOL : d))
 			continue;
-		compare(m, axis, x_op(m, op, arity[op], in, d), core_op(op)->name);
+		compare(m, axis, x_op(m, op, scalar_ops[op].arity, in, d), core_op(op)->name);
 	}
 	/* two roundings in a row */
 	if (dt_float(d))
