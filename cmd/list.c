@@ -82,7 +82,7 @@ cmd_opt(const Options *o)
 /* ---- ops ----------------------------------------------------------------------------------- */
 
 static const char *const row_kinds[] = {"core", "scalar", "elementwise", "composed", "index",
-	"structured"};
+	"structured", "host"};
 
 /* "float; int64" of the operands that say what they take. */
 static void
@@ -99,29 +99,29 @@ types_of(const Op *op, char *buf, size_t size)
 			s->in[i].optional ? "?" : "", s->in[i].variadic ? "..." : "");
 }
 
-/* What takes host values only is computed by the runtime on the host, whatever the target. */
-static bool
-on_host(const Op *op)
+/* "13 (12, 6)": the newest form, and the last versions of forms that become it. */
+static void
+versions_of(const Op *op, char *buf, size_t size, cJSON *list)
 {
-	const Sig *s = op_sig(op);
-	int i;
+	int older[MAX_FORMS], n = older_forms(op->onnx, older), i;
+	size_t at = (size_t)snprintf(buf, size, "%d", op->since);
 
-	for (i = 0; i < s->nin; i++)
-		if (s->in[i].types && (strstr(s->in[i].types, "seq")
-		 || strcmp(s->in[i].types, "string") == 0))
-			return true;
-	return false;
+	for (i = 0; i < n && at < size; i++) {
+		at += (size_t)snprintf(buf + at, size - at, "%s%d%s", i ? ", " : " (", older[i], i + 1 == n ? ")" : "");
+		json_add_real(list, older[i]);
+	}
 }
 
 static void
 print_op(const Options *o, const Op *op, cJSON *list)
 {
 	cJSON *j = json_add(list), *places;
-	char types[300];
-	const char *where = on_host(op) ? "host" : "yes";
+	char types[300], versions[40];
+	const char *where = op->kind == ROW_HOST ? "host" : "yes";
 	int i;
 
 	types_of(op, types, sizeof types);
+	versions_of(op, versions, sizeof versions, json_list(j, "older_forms"));
 	json_text(j, "name", op->name);
 	json_text(j, "onnx", op->onnx);
 	json_real(j, "since", op->since);
@@ -133,7 +133,7 @@ print_op(const Options *o, const Op *op, cJSON *list)
 		json_text(places, targets[i]->name, where);
 	if (quiet_text(o))
 		return;
-	printf("%-28s %5d  %-12s", op->onnx ? op->onnx : op->name, op->since, row_kinds[op->kind]);
+	printf("%-28s %-10s %-12s", op->onnx ? op->onnx : op->name, versions, row_kinds[op->kind]);
 	for (i = 0; targets[i]; i++)
 		printf(" %-5s", where);
 	printf(" %s\n", types);
@@ -166,7 +166,7 @@ cmd_ops(const Options *o)
 			all[n++] = op;
 	qsort(all, (size_t)n, sizeof *all, by_name);
 	if (!quiet_text(o) && !o->quiet) {
-		printf("%-28s %5s  %-12s", "operator", "since", "definition");
+		printf("%-28s %-10s %-12s", "operator", "version", "definition");
 		for (i = 0; targets[i]; i++)
 			printf(" %-5s", targets[i]->name);
 		printf(" %s\n", "operand types");

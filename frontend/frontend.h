@@ -242,6 +242,10 @@ enum { FORM_ROOM = 8 };
 
 bool upgrade(Form *);                           /* false after reporting */
 const char *upgraded_name(const OnnxNode *);    /* the operator's name in its newest form */
+/* The last versions of older forms that become the newest one of the row "domain:Name", newest first;
+ * a form that merely lacks types or attributes is none. Their number; onnx may be NULL. */
+enum { MAX_FORMS = 8 };
+int older_forms(const char *onnx, int *last);
 
 /* ---- scan8.c --------------------------------------------------------------------------------- */
 

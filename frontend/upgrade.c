@@ -656,6 +656,22 @@ const char *upgraded_name(const OnnxNode *n)
 	return n->op;
 }
 
+int older_forms(const char *onnx, int *last)
+{
+	int n = 0;
+
+	for (int i = 0; onnx && i < N_CHANGES; i++) {
+		int at = n, v = changes[i].last;
+		if (strcmp(changes[i].op, onnx) || v == ALL || n == MAX_FORMS)
+			continue;
+		for (; at > 0 && last[at - 1] < v; at--)
+			last[at] = last[at - 1];
+		last[at] = v;
+		n++;
+	}
+	return n;
+}
+
 bool upgrade(Form *f)
 {
 	f->op = upgraded_name(f->node);

@@ -161,7 +161,7 @@ extern const char *const comb_names[];
 typedef enum ForKind { F_SERIAL, F_PARALLEL, F_UNROLL, F_VECTOR, F_GRID_X, F_GRID_Y, F_GRID_Z, F_BLOCK } ForKind;
 extern const char *const for_names[];
 
-typedef enum RowKind { ROW_CORE, ROW_SCALAR, ROW_ELEM, ROW_COMP, ROW_INDEX, ROW_STRUCT } RowKind;
+typedef enum RowKind { ROW_CORE, ROW_SCALAR, ROW_ELEM, ROW_COMP, ROW_INDEX, ROW_STRUCT, ROW_HOST } RowKind;
 typedef struct Build Build;
 typedef struct Sig Sig;
 

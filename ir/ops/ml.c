@@ -713,11 +713,11 @@ const Op ops_ml[] = {
 		"categories between integers and strings"),
 	BUILD("one_hot_encoder", "ai.onnx.ml:OneHotEncoder", 1, "(x: num|string) {cats_int64s: ints?, cats_strings: strs?,"
 		" zeros: int = 1} -> y", build_one_hot_encoder, "a 1 at the category's place"),
-	BUILD("zip_map", "ai.onnx.ml:ZipMap", 1, "(x: f32) {classlabels_int64s: ints?, classlabels_strings: strs?} -> y",
+	HOST("zip_map", "ai.onnx.ml:ZipMap", 1, "(x: f32) {classlabels_int64s: ints?, classlabels_strings: strs?} -> y",
 		build_zip_map, "rows as maps from labels"),
-	BUILD("dict_vectorizer", "ai.onnx.ml:DictVectorizer", 1, "(x: map) {int64_vocabulary: ints?, string_vocabulary: strs?} -> y",
+	HOST("dict_vectorizer", "ai.onnx.ml:DictVectorizer", 1, "(x: map) {int64_vocabulary: ints?, string_vocabulary: strs?} -> y",
 		build_dict_vectorizer, "a map's values by a vocabulary"),
-	BUILD("cast_map", "ai.onnx.ml:CastMap", 1, "(x: map) {cast_to: str = \"TO_FLOAT\", map_form: str = \"DENSE\","
+	HOST("cast_map", "ai.onnx.ml:CastMap", 1, "(x: map) {cast_to: str = \"TO_FLOAT\", map_form: str = \"DENSE\","
 		" max_map: int = 1} -> y", build_cast_map, "a map's values as a row"),
 	BUILD("linear_regressor", "ai.onnx.ml:LinearRegressor", 1, "(x: " ML_NUM ") {coefficients: floats?,"
 		" intercepts: floats?, " POST ", targets: int = 1} -> y", build_linear_regressor, "linear regression"),

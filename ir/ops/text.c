@@ -417,18 +417,18 @@ build_image_decoder(Build *b)
 }
 
 const Op ops_text[] = {
-	STRUCT("string_concat", "StringConcat", 20, "(x: string, y: string) {} -> z", build_string_concat,
+	HOST("string_concat", "StringConcat", 20, "(x: string, y: string) {} -> z", build_string_concat,
 		"strings end to end"),
-	STRUCT("string_split", "StringSplit", 20, "(x: string) {delimiter: str?, maxsplit: int?} -> y, n", build_string_split,
+	HOST("string_split", "StringSplit", 20, "(x: string) {delimiter: str?, maxsplit: int?} -> y, n", build_string_split,
 		"parts of strings, and their number"),
-	STRUCT("string_normalizer", "StringNormalizer", 10, "(x: string) {case_change_action: str = \"NONE\","
+	HOST("string_normalizer", "StringNormalizer", 10, "(x: string) {case_change_action: str = \"NONE\","
 		" is_case_sensitive: int = 0, locale: str?, stopwords: strs?} -> y", build_string_normalizer,
 		"words without some, in one case"),
-	STRUCT("regex_full_match", "RegexFullMatch", 20, "(x: string) {pattern: str?} -> y", build_regex_full_match,
+	HOST("regex_full_match", "RegexFullMatch", 20, "(x: string) {pattern: str?} -> y", build_regex_full_match,
 		"whether strings match an expression"),
-	STRUCT("tokenizer", "com.microsoft:Tokenizer", 1, "(x: string) {mark: int, mincharnum: int, pad_value: str,"
+	HOST("tokenizer", "com.microsoft:Tokenizer", 1, "(x: string) {mark: int, mincharnum: int, pad_value: str,"
 		" separators: strs?, tokenexp: str?} -> y", build_tokenizer, "tokens of strings"),
-	STRUCT("image_decoder", "ImageDecoder", 20, "(x: u8) {pixel_format: str = \"RGB\"} -> y", build_image_decoder,
+	HOST("image_decoder", "ImageDecoder", 20, "(x: u8) {pixel_format: str = \"RGB\"} -> y", build_image_decoder,
 		"the pixels of a picture in a file"),
 	STRUCT("tf_idf_vectorizer", "TfIdfVectorizer", 9, "(x: string|i32|i64) {max_gram_length: int, max_skip_count: int,"
 		" min_gram_length: int, mode: str, ngram_counts: ints, ngram_indexes: ints, pool_int64s: ints?,"
