@@ -115,6 +115,7 @@ typedef struct Compilation {
 	Jit *jit;
 	int ndumps;
 	Reference *reference;  /* --check-passes */
+	Node **given;          /* its inputs; NULL: made up */
 } Compilation;
 
 /* execute.c: the module's hook for folding. */
@@ -149,6 +150,8 @@ int predict_model(Compilation *);
 
 /* Makes inputs and the results that every pass must keep. False after errors. */
 bool start_check(Compilation *);
+/* The results of a module at loop level on constants. */
+int run_inputs(Compilation *, Node *const *in, TccValue *out, TccErr *);
 void check_pass(Compilation *, const char *pass);        /* reports a pass after which they differ */
 void end_check(Compilation *);
 
@@ -174,7 +177,8 @@ bool make_inputs(Compilation *, Node **inputs);
 int cmd_compile(const Options *), cmd_check(const Options *), cmd_run(const Options *),
 	cmd_verify(const Options *), cmd_bench(const Options *), cmd_profile(const Options *),
 	cmd_inspect(const Options *), cmd_opt(const Options *), cmd_ops(const Options *),
-	cmd_targets(const Options *), cmd_passes(const Options *), cmd_doctor(const Options *);
+	cmd_targets(const Options *), cmd_passes(const Options *), cmd_doctor(const Options *),
+	cmd_reduce(const Options *);
 
 /* ---- artefact.c: programs and libraries that tcc-ml has made ------------------------------- */
 

@@ -37,6 +37,11 @@ const Cmd commands[] = {
 		"compiler is installed, for their use of registers."},
 	{"opt", 1 << 7, 1, 1, "FILE.ir|MODEL", "run passes and print the IR", cmd_opt,
 		"Without --passes: all of them that follow the text's level."},
+	{"reduce", 1 << 12, 1, 1, "MODEL|FILE.ir", "find the smallest part that fails", cmd_reduce,
+		"Holds the compiled model to the evaluator, on the inputs of --data or made-up ones, with the "
+		"shapes that these have. Of what differs, is refused, crashes or hangs it looks for the "
+		"smallest part that still does, writes it to the folder OUT with the values that go in and "
+		"should come out, and names the pass that breaks it. Exit code 1: it fails."},
 	{"ops", 1 << 8, 0, -1, "[NAME...]", "the operators that are supported", cmd_ops,
 		"Operator, newest version, types and targets. With --verbose also the signature and what "
 		"it does."},

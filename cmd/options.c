@@ -9,12 +9,12 @@
 
 enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4,
 	PROFILE = 1 << 5, INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9,
-	PASSES = 1 << 10, DOCTOR = 1 << 11,
-	ALL = (1 << 12) - 1,
+	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12,
+	ALL = (1 << 13) - 1,
 	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
-	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT,   /* load one */
+	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE,   /* load one */
 	PASS = MODEL,                                /* and take it through the passes */
-	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT,                  /* and generate code */
+	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT | REDUCE,         /* and generate code */
 	KEPT = OPT_MANIFEST };
 
 #define AT(f) offsetof(Options, f)
@@ -27,7 +27,7 @@ const Opt options[] = {
 	{"simulate",            0,   OPT_MAYBE,   AT(simulate),     "full|fast|ptx", CODE | KEPT,
 		"run a GPU target's source on the CPU, with all checks; fast: without those of memory; "
 		"ptx: the PTX that NVIDIA's compiler makes of it"},
-	{"output-file",         'o', OPT_TEXT,    AT(out),          "OUT", COMPILE | OPT,
+	{"output-file",         'o', OPT_TEXT,    AT(out),          "OUT", COMPILE | OPT | REDUCE,
 		"where the artefact goes (default: the model's name in this folder; text: stdout)"},
 	{"emit",                0,   OPT_CHOICES, AT(emit),
 		"exe|so|a|obj|src|llvm|asm|ptx|cubin|hsaco|ir|stablehlo", COMPILE | KEPT,
@@ -46,17 +46,17 @@ const Opt options[] = {
 		"where an output goes"},
 	{"output-dir",          0,   OPT_TEXT,    AT(output_dir),   "DIR", RUN,
 		"write output_0.npy, output_1.npy ... there"},
-	{"data",                0,   OPT_LIST,    AT(data),         "DIR|FILE.npz", VERIFY,
+	{"data",                0,   OPT_LIST,    AT(data),         "DIR|FILE.npz", VERIFY | REDUCE,
 		"inputs and expected outputs"},
-	{"rtol",                0,   OPT_REAL,    AT(rtol),         "R", VERIFY,
+	{"rtol",                0,   OPT_REAL,    AT(rtol),         "R", VERIFY | REDUCE,
 		"relative tolerance (default 1e-3)"},
-	{"atol",                0,   OPT_REAL,    AT(atol),         "A", VERIFY,
+	{"atol",                0,   OPT_REAL,    AT(atol),         "A", VERIFY | REDUCE,
 		"absolute tolerance (default 1e-7)"},
-	{"max-ulp",             0,   OPT_REAL,    AT(max_ulp),      "U", VERIFY,
+	{"max-ulp",             0,   OPT_REAL,    AT(max_ulp),      "U", VERIFY | REDUCE,
 		"compare by units in the last place of the expected value's type instead"},
-	{"seed",                0,   OPT_INT,     AT(seed),         "N", VERIFY,
+	{"seed",                0,   OPT_INT,     AT(seed),         "N", VERIFY | REDUCE,
 		"of the made-up inputs (default 1)"},
-	{"timeout",             0,   OPT_INT,     AT(timeout),      "S", VERIFY,
+	{"timeout",             0,   OPT_INT,     AT(timeout),      "S", VERIFY | REDUCE,
 		"seconds that a case may take (default 60)"},
 	{"warmup",              0,   OPT_INT,     AT(warmup),       "N", TIMED,
 		"runs before the timed ones (default 5)"},

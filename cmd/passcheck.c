@@ -19,9 +19,8 @@ struct Reference {
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* The results of a module at loop level on the check's inputs. */
-static int
-run_inputs(Compilation *c, const Reference *r, TccValue *out, TccErr *err)
+int
+run_inputs(Compilation *c, Node *const *inputs, TccValue *out, TccErr *err)
 {
 	int nin = c->m->main->nparams, nout = c->m->main->nresults, i;
 	TccOptions to = {.size = sizeof to, .threads = 1};
@@ -33,7 +32,7 @@ run_inputs(Compilation *c, const Reference *r, TccValue *out, TccErr *err)
 	int code = model && in && made ? 0 : X_BUG;
 
 	for (i = 0; i < nin && !code; i++)
-		code = value_of_node(r->in[i], &in[i], err);
+		code = value_of_node(inputs[i], &in[i], err);
 	if (!code && (code = tcc_load(model, &to, &inst)))
 		tcc_fail(err, code, "%s", tcc_inst_error(inst));
 	if (!code && ((code = tcc_context_new(inst, &ctx))
@@ -67,7 +66,7 @@ run_text(Compilation *c, const char *path, TccValue *out, TccErr *err)
 	o.level = "0";
 	if (print_module(c, path, NULL) && load_model(&copy, &o, path, c->m->machine->name)
 	 && compile_module(&copy))
-		code = run_inputs(&copy, c->reference, out, err);
+		code = run_inputs(&copy, c->reference->in, out, err);
 	if (code && !err->code)
 		tcc_fail(err, code, "%s", copy.diag.first);
 	compilation_free(&copy);
@@ -78,7 +77,7 @@ static int
 run_module(Compilation *c, TccValue *out, TccErr *err)
 {
 	if (c->level == LEVEL_LOOP)
-		return run_inputs(c, c->reference, out, err);
+		return run_inputs(c, c->reference->in, out, err);
 	return run_text(c, arena_printf(c->m->arena, "%s/module.ir", c->reference->dir), out, err);
 }
 
@@ -160,7 +159,9 @@ start_check(Compilation *c)
 		diag_error(&c->diag, X_TOOL, NULL, "cannot make a folder in %s", r->dir);
 		return false;
 	}
-	if (!make_inputs(c, r->in))
+	if (c->given)
+		memcpy(r->in, c->given, sizeof *r->in * (size_t)c->m->main->nparams);
+	else if (!make_inputs(c, r->in))
 		return false;
 	code = model_results(c, &err);
 	if (code == X_DATA && !c->diag.errors) {
