@@ -383,4 +383,36 @@ TCC_FN u64 ptx_atom_cas_b64(u8 *p, u64 a, u64 b) { return (u64)tcc_cas_i64((i64 
 #define ptx_cp_async_wait_group(n) tcc_sim_cp_wait((i32)(n))
 #define ptx_cp_async_wait_all() tcc_sim_cp_wait(0)
 
+#define PTX_LDMATRIX(a, b, c, d, row, trans) do { \
+	u32 r_[4]; \
+	tcc_sim_ldmatrix(r_, row, trans); \
+	*(a) = r_[0], *(b) = r_[1], *(c) = r_[2], *(d) = r_[3]; \
+} while (0)
+#define ptx_ldmatrix_sync_aligned_m8n8_x4_b16(a, b, c, d, row) PTX_LDMATRIX(a, b, c, d, row, 0)
+#define ptx_ldmatrix_sync_aligned_m8n8_x4_trans_b16(a, b, c, d, row) PTX_LDMATRIX(a, b, c, d, row, 1)
+#define PTX_MMA_4_4_2(name, d0, d1, d2, d3, a0, a1, a2, a3, b0, b1, c0, c1, c2, c3) do { \
+	u32 a_[4] = { a0, a1, a2, a3 }, b_[2] = { b0, b1 }, c_[4] = { c0, c1, c2, c3 }; \
+	tcc_sim_mma(name, c_, a_, b_); \
+	*(d0) = c_[0], *(d1) = c_[1], *(d2) = c_[2], *(d3) = c_[3]; \
+} while (0)
+#define ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(...) \
+	PTX_MMA_4_4_2("m16n8k16_f16", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(...) \
+	PTX_MMA_4_4_2("m16n8k16_bf16", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32(...) \
+	PTX_MMA_4_4_2("m16n8k8_tf32", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(...) \
+	PTX_MMA_4_4_2("m16n8k32_s8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k32_row_col_s32_u8_u8_s32(...) \
+	PTX_MMA_4_4_2("m16n8k32_u8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(d0, d1, d2, d3, a0, a1, b0, c0, c1, c2, c3) \
+	PTX_MMA_4_4_2("m16n8k8_f16", d0, d1, d2, d3, a0, a1, 0, 0, b0, 0, c0, c1, c2, c3)
+#define PTX_MMA_2_1_1(name, d0, d1, a0, b0, c0, c1) do { \
+	u32 a_[1] = { a0 }, b_[1] = { b0 }, c_[2] = { c0, c1 }; \
+	tcc_sim_mma(name, c_, a_, b_); \
+	*(d0) = c_[0], *(d1) = c_[1]; \
+} while (0)
+#define ptx_mma_sync_aligned_m8n8k16_row_col_s32_s8_s8_s32(...) PTX_MMA_2_1_1("m8n8k16_s8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m8n8k16_row_col_s32_u8_u8_s32(...) PTX_MMA_2_1_1("m8n8k16_u8", __VA_ARGS__)
+
 #endif
