@@ -67,9 +67,8 @@ struct Job {
 	struct Meta *meta;     /* made once, by meta_get */
 };
 
-/* Device kernels with more shared memory than this get it from the launch, in bytes; and then some
- * more, since each buffer begins at a multiple of 16. */
-enum { STATIC_SHARED = 47 * 1024, SHARED_PADDING = 512 };
+/* Device kernels with more shared memory than this get it from the launch, in bytes. */
+enum { STATIC_SHARED = 47 * 1024 };
 
 struct Target {
 	const char *name;      /* "llvm", "c", "cuda", "hip" */

@@ -318,7 +318,7 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	if (k->shared <= STATIC_SHARED)
 		r.shared_static = (uint32_t)k->shared;
 	else
-		r.shared = (uint32_t)k->shared + SHARED_PADDING;
+		r.shared = (uint32_t)k->shared;
 	if (k->scratch)
 		r.scratch = k->scratch->hi > INT32_MAX ? INT32_MAX : (uint32_t)k->scratch->hi;
 	r.errors = l->ntexts;

@@ -492,7 +492,7 @@ struct Kernel {
 	                        * GPU: grid loops around one block loop around the statements of a thread */
 	Node *grid[3];         /* host expressions: parallel extent in grid[0] on a CPU */
 	int block;             /* threads of a block */
-	int64_t shared;        /* bytes of shared memory */
+	int64_t shared;        /* bytes of shared memory, each buffer rounded up to 16 */
 	bool index32;          /* GPU: the plan checks that no buffer has INDEX32_MAX elements or more, so that what
 	                        * symbols of sizes make up fits 32 bits */
 	Node *scratch;         /* bytes of stack buffers per thread of the pool, a host expression; NULL: none */

@@ -59,13 +59,13 @@ typedef struct Mma {
 	MachineKind kind;
 	int first, last;       /* capabilities (Machine.cc) that have it */
 	int m, n, k;
-	DType type, acc;       /* of the operands, of C */
+	DType type, type_b, acc;   /* of A, of B: of one size; of C */
 	const char *a, *b, *c; /* layouts */
 } Mma;
 
 const Mma *mma_at(int i);                                 /* NULL past the last */
 const Mma *mma_find(const char *name);                    /* NULL: none */
-const Mma *machine_mma(const Machine *, DType operands);  /* the best one it has, NULL: none */
+const Mma *machine_mma(const Machine *, DType a, DType b);   /* the best one it has, NULL: none */
 /* How many bits the layout has for lanes, and for elements. */
 int layout_bits(const char *layout, bool elements);
 /* Row, column or depth ('r', 'c', 'k') of the element in the lane. */

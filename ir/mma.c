@@ -4,9 +4,9 @@
 #include "machine.h"
 
 static const Mma rows[] = {
-#define MMA(n_, k_, f_, l_, m_, nn_, kk_, t_, acc_, a_, b_, c_) \
+#define MMA(n_, k_, f_, l_, m_, nn_, kk_, t_, tb_, acc_, a_, b_, c_) \
 	{.name = n_, .kind = k_, .first = f_, .last = l_, .m = m_, .n = nn_, .k = kk_, .type = t_, \
-	.acc = acc_, .a = a_, .b = b_, .c = c_},
+	.type_b = tb_, .acc = acc_, .a = a_, .b = b_, .c = c_},
 #include "mma.def"
 #undef MMA
 };
@@ -30,13 +30,13 @@ mma_find(const char *name)
 }
 
 const Mma *
-machine_mma(const Machine *t, DType operands)
+machine_mma(const Machine *t, DType a, DType b)
 {
 	int i;
 
 	for (i = 0; i < NROWS; i++)
 		if (rows[i].kind == t->kind && rows[i].first <= t->cc && t->cc <= rows[i].last
-		 && rows[i].type == operands)
+		 && rows[i].type == a && rows[i].type_b == b)
 			return &rows[i];
 	return NULL;
 }

@@ -115,14 +115,27 @@ usable(Mm *q, double depth)
 {
 	Gemm *g = &q->g;
 	Node *mul = g->c.reduce->in[g->c.reduce->nin - 1];
-	DType d = dtype_of(g->c.a->in[0]);
+	DType d = dtype_of(q->a.s->read->in[0]);
 
-	if (mul->code != O_MUL || dtype_of(g->c.b->in[0]) != d || !(q->x = machine_mma(g->kb->s->mach, d))
+	q->x = machine_mma(g->kb->s->mach, d, dtype_of(q->b.s->read->in[0]));
+	if (mul->code != O_MUL || !q->x
 	 || q->x->acc != g->c.reduce->type->dtype || depth < MIN_DEPTH)
 		return false;
 	if (!plain_factor(q, &q->a, q->a.s->e) || !plain_factor(q, &q->b, q->b.s->e))
 		return false;
 	return q->round == (d == DT_F32);
+}
+
+bool
+takes_depth(const Sched *s, const Contraction *c)
+{
+	const Mma *x = machine_mma(s->mach, dtype_of(c->a->in[0]), dtype_of(c->b->in[0]));
+	Node *mul = c->reduce->in[c->reduce->nin - 1];
+
+	if (!x || mul->code != O_MUL || x->acc != c->reduce->type->dtype
+	 || (x->type == DT_F32 && mul->in[0]->code != O_TF32))
+		return false;
+	return dtypes[x->type].bits != 16 || !machine_has(s->mach, "ldmatrix");
 }
 
 /* ---- how tiles are brought ------------------------------------------------------------------- */

@@ -121,16 +121,33 @@ panel_order(const Contraction *c, int *order)
 	return true;
 }
 
+/* Is the dimension of b walked by a sum? */
+static bool
+is_summed(const Contraction *c, int dim)
+{
+	int i;
+
+	for (i = 0; i < c->nred; i++)
+		if (plain_dim(c->b, c->red[i]) == dim)
+			return true;
+	return false;
+}
+
 /* Weights of a contraction: blocks of columns, the sums' axes in the order of the loops. */
 static void
 pack_constant(Layout *l, Contraction *c)
 {
 	Node *w = c->b->in[0];
-	int order[MAX_RANK];
+	int order[MAX_RANK], rank = rank_of(w), i, n;
 	Storage *st;
 
 	if (definition(w)->code != O_CONST || has_layout(l->s, w) || !panel_order(c, order))
 		return;
+	if (l->s->gpu && takes_depth(l->s, c)) {         /* the column before the sums, not after */
+		for (i = rank - 1, n = order[i]; i > 0 && is_summed(c, order[i - 1]); i--)
+			order[i] = order[i - 1];
+		order[i] = n;
+	}
 	st = storage_of(l->s, w);
 	st->block = l->s->gpu ? 0 : c->nr;
 	storage_set_order(l->s, st, order);

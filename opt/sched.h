@@ -272,6 +272,8 @@ Node *by_vectors(Module *, Node *e, Node *axis, int w);
 int vector_of(int bytes);   /* elements of that size that travel together: 8 or 16 bytes */
 Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);
+/* gpu_mma.c: do matrix units take the product, and its factors with the depth contiguous? */
+bool takes_depth(const Sched *, const Contraction *);
 Kernel *contract_gpu(Sched *, Group *);   /* NULL if the group is not a contraction */
 Kernel *order_gpu(Sched *, Group *);      /* NULL if the group does not sort */
 bool is_scan(Module *, Node *tensor);

@@ -37,33 +37,41 @@ PLACE(c_12, l / 16 * 8 + e, l % 16)
 static const struct Row {
 	const char *name;
 	int lanes, m, n, k;
-	Kind kind;
+	Kind ka, kb;
 	int na, nb, nc;         /* elements a lane holds */
 	Where *a, *b, *c;
 } rows[] = {
-	{ "m16n8k16_f16",       32, 16, 8, 16,  F16,  8, 4, 4,   a_2, b_2, c_8 },
-	{ "m16n8k16_bf16",      32, 16, 8, 16,  BF16, 8, 4, 4,   a_2, b_2, c_8 },
-	{ "m16n8k8_tf32",       32, 16, 8, 8,   TF32, 4, 2, 4,   a_4, b_4, c_8 },
-	{ "m16n8k32_s8",        32, 16, 8, 32,  S8,   16, 8, 4,  a_1, b_1, c_8 },
-	{ "m16n8k32_u8",        32, 16, 8, 32,  U8,   16, 8, 4,  a_1, b_1, c_8 },
-	{ "m16n8k8_f16",        32, 16, 8, 8,   F16,  4, 2, 4,   a_2, b_2, c_8 },
-	{ "m8n8k16_s8",         32, 8, 8, 16,   S8,   4, 4, 2,   ab_8x16, ab_8x16, c_8 },
-	{ "m8n8k16_u8",         32, 8, 8, 16,   U8,   4, 4, 2,   ab_8x16, ab_8x16, c_8 },
-	{ "mfma_16x16x16_f16",  64, 16, 16, 16, F16,  4, 4, 4,   ab_x4, ab_x4, c_mfma },
-	{ "mfma_16x16x16_bf16", 64, 16, 16, 16, BF16, 4, 4, 4,   ab_x4, ab_x4, c_mfma },
-	{ "mfma_16x16x16_i8",   64, 16, 16, 16, S8,   4, 4, 4,   ab_x4, ab_x4, c_mfma },
-	{ "mfma_16x16x32_i8",   64, 16, 16, 32, S8,   8, 8, 4,   ab_x8, ab_x8, c_mfma },
-	{ "mfma_16x16x32_f16",  64, 16, 16, 32, F16,  8, 8, 4,   ab_x8, ab_x8, c_mfma },
-	{ "mfma_16x16x32_bf16", 64, 16, 16, 32, BF16, 8, 8, 4,   ab_x8, ab_x8, c_mfma },
-	{ "mfma_16x16x64_i8",   64, 16, 16, 64, S8,   16, 16, 4, ab_x16, ab_x16, c_mfma },
-	{ "wmma11_f16",         32, 16, 16, 16, F16,  16, 16, 8, ab_11, ab_11, c_11 },
-	{ "wmma11_bf16",        32, 16, 16, 16, BF16, 16, 16, 8, ab_11, ab_11, c_11 },
-	{ "wmma11_i8",          32, 16, 16, 16, S8,   16, 16, 8, ab_11, ab_11, c_11 },
-	{ "wmma11_u8",          32, 16, 16, 16, U8,   16, 16, 8, ab_11, ab_11, c_11 },
-	{ "wmma12_f16",         32, 16, 16, 16, F16,  8, 8, 8,   ab_12, ab_12, c_12 },
-	{ "wmma12_bf16",        32, 16, 16, 16, BF16, 8, 8, 8,   ab_12, ab_12, c_12 },
-	{ "wmma12_i8",          32, 16, 16, 16, S8,   8, 8, 8,   ab_x8, ab_x8, c_12 },
-	{ "wmma12_u8",          32, 16, 16, 16, U8,   8, 8, 8,   ab_x8, ab_x8, c_12 },
+	{ "m16n8k16_f16",       32, 16, 8, 16,  F16, F16, 8, 4, 4,   a_2, b_2, c_8 },
+	{ "m16n8k16_bf16",      32, 16, 8, 16,  BF16, BF16, 8, 4, 4,   a_2, b_2, c_8 },
+	{ "m16n8k8_tf32",       32, 16, 8, 8,   TF32, TF32, 4, 2, 4,   a_4, b_4, c_8 },
+	{ "m16n8k32_s8",        32, 16, 8, 32,  S8, S8, 16, 8, 4,  a_1, b_1, c_8 },
+	{ "m16n8k32_u8",        32, 16, 8, 32,  U8, U8, 16, 8, 4,  a_1, b_1, c_8 },
+	{ "m16n8k8_f16",        32, 16, 8, 8,   F16, F16, 4, 2, 4,   a_2, b_2, c_8 },
+	{ "m8n8k16_s8",         32, 8, 8, 16,   S8, S8, 4, 4, 2,   ab_8x16, ab_8x16, c_8 },
+	{ "m8n8k16_u8",         32, 8, 8, 16,   U8, U8, 4, 4, 2,   ab_8x16, ab_8x16, c_8 },
+	{ "m16n8k32_u8s8",      32, 16, 8, 32,  U8, S8, 16, 8, 4,  a_1, b_1, c_8 },
+	{ "m16n8k32_s8u8",      32, 16, 8, 32,  S8, U8, 16, 8, 4,  a_1, b_1, c_8 },
+	{ "m8n8k16_u8s8",       32, 8, 8, 16,   U8, S8, 4, 4, 2,   ab_8x16, ab_8x16, c_8 },
+	{ "m8n8k16_s8u8",       32, 8, 8, 16,   S8, U8, 4, 4, 2,   ab_8x16, ab_8x16, c_8 },
+	{ "mfma_16x16x16_f16",  64, 16, 16, 16, F16, F16, 4, 4, 4,   ab_x4, ab_x4, c_mfma },
+	{ "mfma_16x16x16_bf16", 64, 16, 16, 16, BF16, BF16, 4, 4, 4,   ab_x4, ab_x4, c_mfma },
+	{ "mfma_16x16x16_i8",   64, 16, 16, 16, S8, S8, 4, 4, 4,   ab_x4, ab_x4, c_mfma },
+	{ "mfma_16x16x32_i8",   64, 16, 16, 32, S8, S8, 8, 8, 4,   ab_x8, ab_x8, c_mfma },
+	{ "mfma_16x16x32_f16",  64, 16, 16, 32, F16, F16, 8, 8, 4,   ab_x8, ab_x8, c_mfma },
+	{ "mfma_16x16x32_bf16", 64, 16, 16, 32, BF16, BF16, 8, 8, 4,   ab_x8, ab_x8, c_mfma },
+	{ "mfma_16x16x64_i8",   64, 16, 16, 64, S8, S8, 16, 16, 4, ab_x16, ab_x16, c_mfma },
+	{ "wmma11_f16",         32, 16, 16, 16, F16, F16, 16, 16, 8, ab_11, ab_11, c_11 },
+	{ "wmma11_bf16",        32, 16, 16, 16, BF16, BF16, 16, 16, 8, ab_11, ab_11, c_11 },
+	{ "wmma11_i8",          32, 16, 16, 16, S8, S8, 16, 16, 8, ab_11, ab_11, c_11 },
+	{ "wmma11_u8",          32, 16, 16, 16, U8, U8, 16, 16, 8, ab_11, ab_11, c_11 },
+	{ "wmma11_u8i8",        32, 16, 16, 16, U8, S8, 16, 16, 8, ab_11, ab_11, c_11 },
+	{ "wmma11_i8u8",        32, 16, 16, 16, S8, U8, 16, 16, 8, ab_11, ab_11, c_11 },
+	{ "wmma12_f16",         32, 16, 16, 16, F16, F16, 8, 8, 8,   ab_12, ab_12, c_12 },
+	{ "wmma12_bf16",        32, 16, 16, 16, BF16, BF16, 8, 8, 8,   ab_12, ab_12, c_12 },
+	{ "wmma12_i8",          32, 16, 16, 16, S8, S8, 8, 8, 8,   ab_x8, ab_x8, c_12 },
+	{ "wmma12_u8",          32, 16, 16, 16, U8, U8, 8, 8, 8,   ab_x8, ab_x8, c_12 },
+	{ "wmma12_u8i8",        32, 16, 16, 16, U8, S8, 8, 8, 8,   ab_x8, ab_x8, c_12 },
+	{ "wmma12_i8u8",        32, 16, 16, 16, S8, U8, 8, 8, 8,   ab_x8, ab_x8, c_12 },
 };
 
 enum { MAX_SIDE = 16, MAX_DEPTH = 64 };
@@ -108,9 +116,9 @@ static void multiply_floats(const struct Row *r, const SimFragments *const *f)
 
 	for (int l = 0; l < r->lanes; l++) {
 		for (int e = 0; e < r->na; e++)
-			a[r->a(l, e).i][r->a(l, e).k] = float_at(f[l]->a, e, r->kind);
+			a[r->a(l, e).i][r->a(l, e).k] = float_at(f[l]->a, e, r->ka);
 		for (int e = 0; e < r->nb; e++)
-			b[r->b(l, e).k][r->b(l, e).i] = float_at(f[l]->b, e, r->kind);
+			b[r->b(l, e).k][r->b(l, e).i] = float_at(f[l]->b, e, r->kb);
 	}
 	for (int i = 0; i < r->m; i++)
 		for (int k = 0; k < r->k; k++)
@@ -128,9 +136,9 @@ static void multiply_bytes(const struct Row *r, const SimFragments *const *f)
 
 	for (int l = 0; l < r->lanes; l++) {
 		for (int e = 0; e < r->na; e++)
-			a[r->a(l, e).i][r->a(l, e).k] = byte_at(f[l]->a, e, r->kind);
+			a[r->a(l, e).i][r->a(l, e).k] = byte_at(f[l]->a, e, r->ka);
 		for (int e = 0; e < r->nb; e++)
-			b[r->b(l, e).k][r->b(l, e).i] = byte_at(f[l]->b, e, r->kind);
+			b[r->b(l, e).k][r->b(l, e).i] = byte_at(f[l]->b, e, r->kb);
 	}
 	for (int i = 0; i < r->m; i++)
 		for (int k = 0; k < r->k; k++)
@@ -146,7 +154,7 @@ bool sim_matrix(const char *name, int lanes, const SimFragments *const *f)
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		if (rows[i].lanes != lanes || strcmp(rows[i].name, name))
 			continue;
-		if (rows[i].kind < S8)
+		if (rows[i].ka < S8)
 			multiply_floats(&rows[i], f);
 		else
 			multiply_bytes(&rows[i], f);

@@ -789,12 +789,16 @@ TCC_FN void tcc_mma_m16n8k8_f16(f32 *c, const u32 *a, const u32 *b)
 }
 TCC_MMA_A1_B1(m8n8k16_s8, "m8n8k16.row.col.s32.s8.s8.s32")
 TCC_MMA_A1_B1(m8n8k16_u8, "m8n8k16.row.col.s32.u8.u8.s32")
+TCC_MMA_A1_B1(m8n8k16_u8s8, "m8n8k16.row.col.s32.u8.s8.s32")
+TCC_MMA_A1_B1(m8n8k16_s8u8, "m8n8k16.row.col.s32.s8.u8.s32")
 #if __CUDA_ARCH__ >= 800
 TCC_MMA_A4_B2(m16n8k16_f16, f32, "f", "m16n8k16.row.col.f32.f16.f16.f32")
 TCC_MMA_A4_B2(m16n8k16_bf16, f32, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
 TCC_MMA_A4_B2(m16n8k8_tf32, f32, "f", "m16n8k8.row.col.f32.tf32.tf32.f32")
 TCC_MMA_A4_B2(m16n8k32_s8, i32, "r", "m16n8k32.row.col.s32.s8.s8.s32")
 TCC_MMA_A4_B2(m16n8k32_u8, i32, "r", "m16n8k32.row.col.s32.u8.u8.s32")
+TCC_MMA_A4_B2(m16n8k32_u8s8, i32, "r", "m16n8k32.row.col.s32.u8.s8.s32")
+TCC_MMA_A4_B2(m16n8k32_s8u8, i32, "r", "m16n8k32.row.col.s32.s8.u8.s32")
 #else
 TCC_FN void tcc_mma_m16n8k16_f16(f32 *c, const u32 *a, const u32 *b)
 {
@@ -867,6 +871,10 @@ TCC_MMA(wmma11_i8, i32, tcc_i8, tcc_i4,
 	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(1, x, 1, y, z, 0))
 TCC_MMA(wmma11_u8, i32, tcc_i8, tcc_i4,
 	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(0, x, 0, y, z, 0))
+TCC_MMA(wmma11_u8i8, i32, tcc_i8, tcc_i4,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(0, x, 1, y, z, 0))
+TCC_MMA(wmma11_i8u8, i32, tcc_i8, tcc_i4,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(1, x, 0, y, z, 0))
 #endif
 #if defined(__GFX12__)
 TCC_MMA(wmma12_f16, f32, tcc_f8, tcc_h8, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(x, y, z))
@@ -875,6 +883,10 @@ TCC_MMA(wmma12_i8, i32, tcc_i8, tcc_i2,
 	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(1, x, 1, y, z, 0))
 TCC_MMA(wmma12_u8, i32, tcc_i8, tcc_i2,
 	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(0, x, 0, y, z, 0))
+TCC_MMA(wmma12_u8i8, i32, tcc_i8, tcc_i2,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(0, x, 1, y, z, 0))
+TCC_MMA(wmma12_i8u8, i32, tcc_i8, tcc_i2,
+	__builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(1, x, 0, y, z, 0))
 #endif
 #undef TCC_MMA
 
@@ -903,6 +915,14 @@ TCC_MMA(wmma12_u8, i32, tcc_i8, tcc_i2,
 #define tcc_mma_wmma12_bf16(c, a, b) tcc_sim_mma("wmma12_bf16", c, a, b)
 #define tcc_mma_wmma12_i8(c, a, b) tcc_sim_mma("wmma12_i8", c, a, b)
 #define tcc_mma_wmma12_u8(c, a, b) tcc_sim_mma("wmma12_u8", c, a, b)
+#define tcc_mma_m16n8k32_u8s8(c, a, b) tcc_sim_mma("m16n8k32_u8s8", c, a, b)
+#define tcc_mma_m16n8k32_s8u8(c, a, b) tcc_sim_mma("m16n8k32_s8u8", c, a, b)
+#define tcc_mma_m8n8k16_u8s8(c, a, b) tcc_sim_mma("m8n8k16_u8s8", c, a, b)
+#define tcc_mma_m8n8k16_s8u8(c, a, b) tcc_sim_mma("m8n8k16_s8u8", c, a, b)
+#define tcc_mma_wmma11_u8i8(c, a, b) tcc_sim_mma("wmma11_u8i8", c, a, b)
+#define tcc_mma_wmma11_i8u8(c, a, b) tcc_sim_mma("wmma11_i8u8", c, a, b)
+#define tcc_mma_wmma12_u8i8(c, a, b) tcc_sim_mma("wmma12_u8i8", c, a, b)
+#define tcc_mma_wmma12_i8u8(c, a, b) tcc_sim_mma("wmma12_i8u8", c, a, b)
 #define tcc_ldmatrix_x4(r, row) tcc_sim_ldmatrix(r, row, 0)
 #define tcc_ldmatrix_x4_trans(r, row) tcc_sim_ldmatrix(r, row, 1)
 

@@ -405,6 +405,10 @@ TCC_FN u64 ptx_atom_cas_b64(u8 *p, u64 a, u64 b) { return (u64)tcc_cas_i64((i64 
 	PTX_MMA_4_4_2("m16n8k32_s8", __VA_ARGS__)
 #define ptx_mma_sync_aligned_m16n8k32_row_col_s32_u8_u8_s32(...) \
 	PTX_MMA_4_4_2("m16n8k32_u8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32(...) \
+	PTX_MMA_4_4_2("m16n8k32_u8s8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m16n8k32_row_col_s32_s8_u8_s32(...) \
+	PTX_MMA_4_4_2("m16n8k32_s8u8", __VA_ARGS__)
 #define ptx_mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(d0, d1, d2, d3, a0, a1, b0, c0, c1, c2, c3) \
 	PTX_MMA_4_4_2("m16n8k8_f16", d0, d1, d2, d3, a0, a1, 0, 0, b0, 0, c0, c1, c2, c3)
 #define PTX_MMA_2_1_1(name, d0, d1, a0, b0, c0, c1) do { \
@@ -414,5 +418,7 @@ TCC_FN u64 ptx_atom_cas_b64(u8 *p, u64 a, u64 b) { return (u64)tcc_cas_i64((i64 
 } while (0)
 #define ptx_mma_sync_aligned_m8n8k16_row_col_s32_s8_s8_s32(...) PTX_MMA_2_1_1("m8n8k16_s8", __VA_ARGS__)
 #define ptx_mma_sync_aligned_m8n8k16_row_col_s32_u8_u8_s32(...) PTX_MMA_2_1_1("m8n8k16_u8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m8n8k16_row_col_s32_u8_s8_s32(...) PTX_MMA_2_1_1("m8n8k16_u8s8", __VA_ARGS__)
+#define ptx_mma_sync_aligned_m8n8k16_row_col_s32_s8_u8_s32(...) PTX_MMA_2_1_1("m8n8k16_s8u8", __VA_ARGS__)
 
 #endif

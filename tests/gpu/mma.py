@@ -134,7 +134,36 @@ def results(tcc, tmp):
                 yield f"{target} {name} {dtype}", faults
 
 
+def bytes_model(path, a, b, zero):
+    graph = h.make_graph([h.make_node("MatMulInteger", ["a", "b", "z"], ["y"])], "g",
+                         [h.make_tensor_value_info("a", h.np_dtype_to_tensor_dtype(a.dtype), ["m", a.shape[1]])],
+                         [h.make_tensor_value_info("y", P.INT32, None)],
+                         [nh.from_array(b, "b"), nh.from_array(np.asarray(zero, a.dtype), "z")])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+
+
+def integers(tcc, tmp):
+    """Exact sums of bytes, of like and unlike signs; CDNA's units know signed ones only."""
+    for target in "sm_75", "sm_80", "gfx90a", "gfx942", "gfx1100":
+        for ta, tb in (np.int8, np.int8), (np.uint8, np.int8), (np.uint8, np.uint8):
+            if (target[:4] == "gfx9" and ta != np.int8) or (not ALL and ta == np.uint8 and tb == np.uint8):
+                continue
+            a = rng.integers(np.iinfo(ta).min, np.iinfo(ta).max + 1, (41, 77)).astype(ta)
+            b = rng.integers(np.iinfo(tb).min, np.iinfo(tb).max + 1, (77, 50)).astype(tb)
+            bytes_model(f"{tmp}/m.onnx", a, b, 3)
+            np.save(f"{tmp}/a.npy", a)
+            r = subprocess.run([tcc, "run", f"{tmp}/m.onnx", "--target", target, "--simulate", "-v", "--output-dir", tmp,
+                                "--input", f"a={tmp}/a.npy"], capture_output=True, text=True)
+            if r.returncode:
+                raise SystemExit(f"{target}: exit {r.returncode}: {r.stdout}{r.stderr}")
+            want = (a.astype(np.int32) - 3) @ b.astype(np.int32)
+            faults = ["wrong"] * (not np.array_equal(np.load(f"{tmp}/output_0.npy"), want))
+            faults += ["no matrix instructions"] * (not re.search(r"mma [1-9]", r.stdout + r.stderr))
+            yield f"{target} {ta.__name__} {tb.__name__}", faults
+
+
 # instruction's rows, columns, depth in f16
+# (gfx1100 has both halves of a warp read the same rows: in two passes, as the simulator has it)
 SHAPE = {"sm_75": (16, 8, 8), "sm_80": (16, 8, 16), "gfx942": (16, 16, 16), "gfx1100": (16, 16, 16)}
 
 
@@ -146,7 +175,7 @@ def counts(tcc, tmp):
         waves = float(re.search(r"wavefronts ([\d.]+)", lines[0])[1])
         sectors = max(float(s) for s in re.findall(r"sectors ([\d.]+)", lines[0]))
         faults = [f"{instructions(lines)} instructions, not {want}"] * (instructions(lines) != want)
-        faults += [f"wavefronts {waves} of ideal"] * (waves > WAVEFRONTS and target[0] == "s")
+        faults += [f"wavefronts {waves} of ideal"] * (waves > WAVEFRONTS and target != "gfx1100")
         faults += [f"sectors {sectors} of ideal"] * (sectors > SECTORS)
         yield f"{target} counts (wavefronts {waves}, sectors {sectors})", faults
 
@@ -167,7 +196,7 @@ ALL = sys.argv[3:] == ["all"]
 def main():
     tcc, tmp = sys.argv[1:3]
     ok = bad = 0
-    for part in (results, counts, text):
+    for part in (results, integers, counts, text):
         for name, faults in part(tcc, tmp):
             ok, bad = ok + (not faults), bad + bool(faults)
             if faults:

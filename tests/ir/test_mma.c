@@ -84,7 +84,7 @@ START_TEST(simulated)
 	memset(c, 0, sizeof c);
 	for (l = 0; l < lanes; l++) {
 		fill(wa[l], x->a, 'r', l, x->type, a);
-		fill(wb[l], x->b, 'c', l, x->type, b);
+		fill(wb[l], x->b, 'c', l, x->type_b, b);
 		f[l] = (SimFragments){&c[l], wa[l], wb[l]};
 		p[l] = &f[l];
 	}
