@@ -12,7 +12,7 @@ j bad_compile compile "$t/none.onnx" -o "$t/x" --json
 j check check "$digits" --json
 j run run "$digits" --input picture="$picture" --json
 j run_program run "$t/digits" --input picture="$picture" --json
-j verify verify "$digits" models/mlp.onnx "$t/none" --json
+j verify verify --timeout 600 "$digits" models/mlp.onnx "$t/none" --json
 j bench bench "$digits" --duration 0.05 --json
 j bench_program bench "$t/digits" --duration 0.05 --json
 j profile profile "$digits" --duration 0.05 --json
