@@ -120,7 +120,8 @@ static int version_of(OnnxModel *om, const OnnxFunction *fn, const char *domain)
 		return v;
 	v = om->ir_version < 3 || !newest_of(domain) ? 1 : (int)newest_of(domain);
 	if (om->ir_version >= 3 && newest_of(domain))
-		diag_warn(om->diag, NULL, "no opset of %s is imported; assuming %d", domain_text(domain), v);
+		diag_warn(om->diag, NULL, "no opset of %s is imported; assuming %d", domain_text(domain),
+			v);
 	OnnxOpset *list = NEWN(om->m, OnnxOpset, om->nopset + 1);
 	memcpy(list + 1, om->opset, sizeof *list * (size_t)om->nopset);
 	list[0] = (OnnxOpset){ domain, v };
@@ -170,8 +171,10 @@ static void define(OnnxModel *om, Scope *s, const char *name, Def def)
 		*d = def;
 		names_put(om->m, &s->defs, name, d);
 	} else if (def.node)
-		node_error(om, def.node, X_INVALID, "value \"%s\" is defined a second time; %s defines it too",
-			name, old->node ? node_text(om, old->node) : old->input ? "an input" : "an initializer");
+		node_error(om, def.node, X_INVALID,
+			"value \"%s\" is defined a second time; %s defines it too",
+			name, old->node ? node_text(om, old->node) : old->input ? "an input"
+			: "an initializer");
 	else if (!old->input)
 		graph_error(om, s->g, "initializer \"%s\" stands twice", name);
 	else if (def.input)
@@ -306,7 +309,8 @@ static void check_attrs(OnnxModel *om, OnnxNode *n, Scope *s)
 			node_error(om, n, X_INVALID, "attribute \"%s\" refers to \"%s\", but only a function's "
 				"body may refer", a->name, a->ref);
 		else if (*a->ref && !is_param(fn, a->ref))
-			node_error(om, n, X_INVALID, "attribute \"%s\" refers to \"%s\", which function %s does "
+			node_error(om, n, X_INVALID,
+				"attribute \"%s\" refers to \"%s\", which function %s does "
 				"not have", a->name, a->ref, fn->name);
 		for (int k = 0; (a->kind == OA_GRAPH || a->kind == OA_GRAPHS) && k < a->n; k++)
 			check_graph(om, a->g[k], s);
@@ -352,7 +356,8 @@ static const char *function_key(OnnxModel *om, const char *domain, const char *n
 
 OnnxFunction *function_of(OnnxModel *om, const OnnxNode *n)
 {
-	return om->nfunction ? names_get(&om->functions, function_key(om, n->domain, n->op, n->overload))
+	return om->nfunction ? names_get(&om->functions,
+		function_key(om, n->domain, n->op, n->overload))
 		: NULL;
 }
 
@@ -370,7 +375,8 @@ static void check_function(OnnxModel *om, OnnxFunction *f)
 	for (int i = 0; i < f->nparam && f->nparam <= ONNX_MAX_LIST; i++)
 		for (int k = 0; k < i; k++)
 			if (f->param[i].name == f->param[k].name)
-				diag_error(om->diag, X_INVALID, NULL, "attribute \"%s\" of function %s stands twice",
+				diag_error(om->diag, X_INVALID, NULL,
+					"attribute \"%s\" of function %s stands twice",
 					f->param[i].name, f->name);
 	check_opsets(om, f->nopset, f->opset);
 	check_graph(om, f->body, NULL);

@@ -270,7 +270,8 @@ static const char *domain_of(OnnxModel *om, ProtobufCBinaryData b)
 	return intern(om->m, strcmp(s, "ai.onnx") ? s : "");
 }
 
-static const char **names_of(OnnxModel *om, size_t n, const ProtobufCBinaryData *b, const char *what)
+static const char **names_of(OnnxModel *om, size_t n, const ProtobufCBinaryData *b,
+	const char *what)
 {
 	const char **list = NEWN(om->m, const char *, n);
 
@@ -524,7 +525,8 @@ static void nodes_of(OnnxModel *om, OnnxGraph *g, size_t n, Onnx__NodeProto *con
 		g->node[i] = node_of(om, p[i], g, i);
 }
 
-static OnnxValue *values_of(OnnxModel *om, size_t n, Onnx__ValueInfoProto *const *p, const char *what)
+static OnnxValue *values_of(OnnxModel *om, size_t n, Onnx__ValueInfoProto *const *p,
+	const char *what)
 {
 	OnnxValue *list = NEWN(om->m, OnnxValue, n);
 

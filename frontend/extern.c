@@ -159,7 +159,8 @@ static const char *location_of(OnnxModel *om, const TensorFields *f)
 	if (!*s)
 		diag_error(om->diag, X_INVALID, NULL, "%s: external data without a location", f->what);
 	else if (*s == '/')
-		diag_error(om->diag, X_INVALID, NULL, "%s: external data path must be relative: %s", f->what,
+		diag_error(om->diag, X_INVALID, NULL, "%s: external data path must be relative: %s",
+			f->what,
 			s);
 	else if (climbs(s))
 		diag_error(om->diag, X_INVALID, NULL, "%s: external data path \"%s\" leaves the model "

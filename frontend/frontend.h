@@ -21,7 +21,8 @@ typedef struct OnnxType OnnxType;
 
 enum {
 	ONNX_MAX_IR = 14,
-	ONNX_MAX_NEST = 64,          /* subgraphs within subgraphs, types within types, calls within calls */
+	/* subgraphs within subgraphs, types within types, calls within calls */
+	ONNX_MAX_NEST = 64,
 	ONNX_MAX_NODES = 1 << 20,    /* after inlining */
 	ONNX_MAX_LIST = 1000,        /* attributes of a node, operator sets of a model */
 };
@@ -43,7 +44,8 @@ struct OnnxTensor {
 	int64_t *dims;
 	int64_t count;               /* product of dims */
 	size_t size;                 /* of data, in bytes */
-	const void *data;            /* as raw_data lays it out, aligned to its element; NULL for strings */
+	/* as raw_data lays it out, aligned to its element; NULL for strings */
+	const void *data;
 	const OnnxBytes *strings;    /* count of them; NULL for other types */
 	const char *file;            /* external data: its file, else NULL */
 	int64_t offset;
@@ -193,13 +195,15 @@ void extern_close(OnnxModel *);
 
 /* ---- check.c -------------------------------------------------------------------------------- */
 
-bool onnx_check(OnnxModel *);                   /* sorts nodes, sets their versions; false after errors */
+/* sorts nodes, sets their versions; false after errors */
+bool onnx_check(OnnxModel *);
 /* "Relu 'r' (node 3) in then_branch of If 'c' (node 9)" */
 const char *node_text(OnnxModel *, const OnnxNode *);
 const Loc *node_loc(OnnxModel *, const OnnxNode *);
 void node_error(OnnxModel *, const OnnxNode *, int code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
-OnnxFunction *function_of(OnnxModel *, const OnnxNode *);   /* the local function it calls, or NULL */
+/* the local function it calls, or NULL */
+OnnxFunction *function_of(OnnxModel *, const OnnxNode *);
 
 /* ---- inline.c ------------------------------------------------------------------------------- */
 
@@ -220,7 +224,8 @@ typedef struct ShapeTable ShapeTable;
 ShapeTable *shapes_new(OnnxModel *, const ImportOptions *);
 /* The i-th graph input's type; NULL after reporting. */
 const Type *shapes_input(ShapeTable *, int i);
-/* A type as declared, in which sizes that are no numbers are unknown (ty_element); NULL if we have none. */
+/* A type as declared, in which sizes that are no numbers are
+ * unknown (ty_element); NULL if we have none. */
 const Type *value_type(OnnxModel *, const OnnxType *);
 bool is_initializer(const OnnxGraph *, const char *name);
 
@@ -242,15 +247,15 @@ enum { FORM_ROOM = 8 };
 
 bool upgrade(Form *);                           /* false after reporting */
 const char *upgraded_name(const OnnxNode *);    /* the operator's name in its newest form */
-/* The last versions of older forms that become the newest one of the row "domain:Name", newest first;
- * a form that merely lacks types or attributes is none. Their number; onnx may be NULL. */
+/* The last versions of older forms that become the newest one of the row "domain:Name", newest
+ * first; a form that merely lacks types or attributes is none. Their number; onnx may be NULL. */
 enum { MAX_FORMS = 8 };
 int older_forms(const char *onnx, int *last);
 
 /* ---- scan8.c --------------------------------------------------------------------------------- */
 
-/* Scan-8 as a graph of newer nodes that reads the node's inputs and gives its outputs, by their names;
- * NULL after reporting. */
+/* Scan-8 as a graph of newer nodes that reads the node's inputs and gives its outputs, by their
+ * names; NULL after reporting. */
 const OnnxGraph *scan8_graph(OnnxModel *, const OnnxNode *);
 
 /* ---- import.c ------------------------------------------------------------------------------- */
@@ -259,7 +264,8 @@ const OnnxGraph *scan8_graph(OnnxModel *, const OnnxNode *);
 bool onnx_import(OnnxModel *, const ImportOptions *);
 /* onnx_open and onnx_import; the model stays open, for its constants' sake, until onnx_close. */
 OnnxModel *onnx_load(Module *m, const char *path, const ImportOptions *);
-Node *tensor_node(OnnxModel *, const OnnxTensor *, const Loc *);   /* a constant; NULL after reporting */
+/* a constant; NULL after reporting */
+Node *tensor_node(OnnxModel *, const OnnxTensor *, const Loc *);
 const Op *row_of(const char *domain, const char *op);              /* NULL if there is none */
 
 #endif

@@ -58,7 +58,8 @@ static int64_t count_graph(OnnxModel *om, const OnnxGraph *g, int depth)
 	int64_t n = g->nnode;
 
 	if (depth > 2 * ONNX_MAX_NEST) {
-		diag_error(om->diag, X_INVALID, NULL, "functions and subgraphs nested too deeply (limit %d)",
+		diag_error(om->diag, X_INVALID, NULL,
+			"functions and subgraphs nested too deeply (limit %d)",
 			2 * ONNX_MAX_NEST);
 		return 0;
 	}
@@ -271,7 +272,8 @@ static void expand(Copy *c, Vec *list, OnnxGraph *g)
 	Names outs = { 0 };   /* body's name to the call's output */
 
 	for (int i = 0; i < body->nin; i++)
-		names_put(m, &c->names, body->in[i].name, (void *)(i < call->nin ? call->in[i] : intern(m, "")));
+		names_put(m, &c->names, body->in[i].name,
+			(void *)(i < call->nin ? call->in[i] : intern(m, "")));
 	for (int i = 0; i < call->nout; i++)
 		if (*call->out[i] && !names_get(&outs, body->out[i].name))
 			names_put(m, &outs, body->out[i].name, (void *)call->out[i]);
@@ -349,7 +351,8 @@ bool onnx_inline(OnnxModel *om)
 	if (om->diag->errors)
 		return false;
 	if (n > ONNX_MAX_NODES) {
-		diag_error(om->diag, X_UNSUPPORTED, NULL, "the model's functions would grow to more than %d "
+		diag_error(om->diag, X_UNSUPPORTED, NULL,
+			"the model's functions would grow to more than %d "
 			"nodes", ONNX_MAX_NODES);
 		return false;
 	}

@@ -30,7 +30,8 @@ static const char *folder(Module *m, const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
-	return !slash ? "." : slash == path ? "/" : arena_printf(m->arena, "%.*s", (int)(slash - path), path);
+	return !slash ? "." : slash == path ? "/"
+		: arena_printf(m->arena, "%.*s", (int)(slash - path), path);
 }
 
 /* The whole file, mapped; false after reporting. */
@@ -41,7 +42,8 @@ static bool map_file(Module *m, const char *path, void **at, size_t *size)
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		diag_error(m->diag, X_INVALID, NULL, "cannot read the model: %s",
-			fd < 0 ? strerror(errno) : S_ISDIR(st.st_mode) ? "it is a folder" : "not a regular file");
+			fd < 0 ? strerror(errno) : S_ISDIR(st.st_mode) ? "it is a folder"
+			: "not a regular file");
 		if (fd >= 0)
 			close(fd);
 		return false;

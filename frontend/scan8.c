@@ -20,12 +20,14 @@ static const char *local_name(Maker *k, const char *what, int i)
 
 static OnnxAttr ints_attr(Maker *k, OnnxAttrKind kind, const char *name, int n, const int64_t *v)
 {
-	return (OnnxAttr){ .name = intern(k->om->m, name), .ref = intern(k->om->m, ""), .kind = kind, .n = n,
+	return (OnnxAttr){ .name = intern(k->om->m, name), .ref = intern(k->om->m, ""), .kind = kind,
+		.n = n,
 		.i = arena_dup(k->om->m->arena, v, sizeof *v * (size_t)n) };
 }
 
 /* Adds a node; in and out end with NULL. Returns its first result's name. */
-static const char *add(Maker *k, const char *op, const char *const *in, const char *const *out, int nattr,
+static const char *add(Maker *k, const char *op, const char *const *in, const char *const *out,
+	int nattr,
 	const OnnxAttr *attr)
 {
 	Module *m = k->om->m;
@@ -77,7 +79,8 @@ static OnnxGraph *body(Maker *k, int states, int scans)
 	Module *m = k->om->m;
 	const OnnxNode *s = k->scan;
 	int n = states + scans, nattr = 0, i;
-	const char **in = NEWN(m, const char *, n + 1), **out = NEWN(m, const char *, s->nout + 1), *len = NULL, *more = NULL;
+	const char **in = NEWN(m, const char *, n + 1), **out = NEWN(m, const char *, s->nout + 1),
+		*len = NULL, *more = NULL;
 	OnnxAttr attr[4];
 
 	k->g = graph(k, 2 * n + s->nout + 16, 2, s->nout + 1);
@@ -98,7 +101,8 @@ static OnnxGraph *body(Maker *k, int states, int scans)
 			const char *all = add(k, "Shape", LIST(in[i]), LIST(local_name(k, "all", 0)), 1, &end);
 			more = add(k, "Sub", LIST(all, len), LIST(local_name(k, "more", 0)), 0, NULL);
 		}
-		in[i] = add(k, "Slice", LIST(in[i], zero, len, zero), LIST(local_name(k, "cut", i)), 0, NULL);
+		in[i] = add(k, "Slice", LIST(in[i], zero, len, zero), LIST(local_name(k, "cut", i)), 0,
+			NULL);
 	}
 	for (i = 0; i < s->nattr; i++) {
 		attr[nattr] = s->attr[i];
@@ -114,8 +118,10 @@ static OnnxGraph *body(Maker *k, int states, int scans)
 		if (i >= states && len) {
 			int64_t axis = 0;
 			OnnxAttr a = ints_attr(k, OA_INT, "axis", 1, &axis);
-			const char *pads = add(k, "Concat", LIST(zero, more), LIST(local_name(k, "pads", i)), 1, &a);
-			out[i] = add(k, "Pad", LIST(out[i], pads, "", zero), LIST(local_name(k, "full", i)), 0, NULL);
+			const char *pads = add(k, "Concat", LIST(zero, more), LIST(local_name(k, "pads", i)), 1,
+				&a);
+			out[i] = add(k, "Pad", LIST(out[i], pads, "", zero), LIST(local_name(k, "full", i)), 0,
+				NULL);
 		}
 		k->g->out[1 + i].name = out[i];
 	}
@@ -143,7 +149,8 @@ const OnnxGraph *scan8_graph(OnnxModel *om, const OnnxNode *n)
 	k.g = graph(&k, 4, 0, n->nout);
 	int64_t one = 1;
 	OnnxAttr end = ints_attr(&k, OA_INT, "end", 1, &one);
-	const char *count = add(&k, "Shape", LIST(n->in[n->nin - 1]), LIST(local_name(&k, "count", 0)), 1, &end);
+	const char *count = add(&k, "Shape", LIST(n->in[n->nin - 1]), LIST(local_name(&k, "count", 0)),
+		1, &end);
 	count = add(&k, "Squeeze", LIST(count), LIST(local_name(&k, "batches", 0)), 0, NULL);
 	const char **out = NEWN(om->m, const char *, n->nout + 1);
 	for (i = 0; i < n->nout; i++)

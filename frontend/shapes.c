@@ -1,10 +1,9 @@
 /*
- * Types of the graph's inputs. A dimension is a number or a symbol: one symbol for each name (checked at
- * entry; names that one input uses twice do not count) that
- * the model uses (its text means nothing), an own one where there is no name. A declared 0 or less
- * is "unknown", as exporters use it; only a vector of int64 (axes, sizes) declared empty is empty,
- * for the number of its elements decides ranks. --shape and --dim bound symbols or make them
- * numbers.
+ * Types of the graph's inputs. A dimension is a number or a symbol: one symbol for each name
+ * (checked at entry; names that one input uses twice do not count) that the model uses (its text
+ * means nothing), an own one where there is no name. A declared 0 or less is "unknown", as
+ * exporters use it; only a vector of int64 (axes, sizes) declared empty is empty, for the number of
+ * its elements decides ranks. --shape and --dim bound symbols or make them numbers.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -86,7 +85,8 @@ static const char *option_name(ShapeTable *t, const char *what, const char *text
 	const char *eq = strrchr(text, '=');
 
 	if (!eq || eq == text) {
-		diag_error(t->om->diag, X_USAGE, NULL, "%s %s: expected NAME=%s", what, text, *what == '-' && what[2] == 's'
+		diag_error(t->om->diag, X_USAGE, NULL, "%s %s: expected NAME=%s", what, text,
+			*what == '-' && what[2] == 's'
 			? "1x3x?x1..32" : "8");
 		return NULL;
 	}
@@ -106,7 +106,8 @@ static bool dim_option(ShapeTable *t, const char *text)
 		return BAD(t, X_USAGE, "--dim %s: no input has a dimension of this name", text);
 	if (!parse_range(&s, &r) || *s)
 		return BAD(t, X_USAGE, "--dim %s: expected a size, as 8 or 1..32", text);
-	return meet(&d->range, r) || BAD(t, X_USAGE, "--dim %s: contradicts what was said before", text);
+	return meet(&d->range, r)
+		|| BAD(t, X_USAGE, "--dim %s: contradicts what was said before", text);
 }
 
 static bool axis_option(ShapeTable *t, const char *text, Input *in, int axis, Range r)
@@ -116,8 +117,10 @@ static bool axis_option(ShapeTable *t, const char *text, Input *in, int axis, Ra
 	if (d && d->value > 0 && (d->value < r.lo || d->value > r.hi))
 		return BAD(t, X_USAGE, "--shape %s: the model fixes dimension %d to %lld", text, axis,
 			(long long)d->value);
-	Range *to = d && *d->param && d->value <= 0 ? &dim_of_param(t, d->param)->range : &in->range[axis];
-	return meet(to, r) || BAD(t, X_USAGE, "--shape %s: dimension %d contradicts what was said before",
+	Range *to = d && *d->param
+		&& d->value <= 0 ? &dim_of_param(t, d->param)->range : &in->range[axis];
+	return meet(to, r) || BAD(t, X_USAGE,
+		"--shape %s: dimension %d contradicts what was said before",
 		text, axis);
 }
 
@@ -228,7 +231,8 @@ static bool is_int64_vector(const OnnxType *t)
 	return t->elem == dtypes[DT_I64].onnx && t->rank == 1;
 }
 
-/* A name that stands twice in one input ("d" for every unknown size) is no statement that sizes are equal. */
+/* A name that stands twice in one input ("d" for every unknown
+ * size) is no statement that sizes are equal. */
 static bool is_filler(const ShapeTable *t, const char *param)
 {
 	for (int i = 0; i < t->om->graph->nin; i++) {
@@ -267,13 +271,17 @@ static const Type *tensor_type(ShapeTable *t, int i)
 	DType d = dtype_of_onnx(v->type->elem);
 
 	if (d == DT_NONE)
-		diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has element type %s (code %d)", v->name,
-			onnx_type_name(v->type->elem) ? onnx_type_name(v->type->elem) : "unknown", v->type->elem);
+		diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has element type %s (code %d)",
+			v->name,
+			onnx_type_name(v->type->elem) ? onnx_type_name(v->type->elem) : "unknown",
+			v->type->elem);
 	else if (in->rank < 0)
-		diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has no shape; give one with --shape '%s=1x3x?x?'", v->name,
+		diag_error(t->om->diag, X_UNSUPPORTED, NULL,
+			"input \"%s\" has no shape; give one with --shape '%s=1x3x?x?'", v->name,
 			v->name);
 	else if (in->rank > MAX_RANK)
-		diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has %d dimensions; the limit is %d", v->name, in->rank,
+		diag_error(t->om->diag, X_UNSUPPORTED, NULL,
+			"input \"%s\" has %d dimensions; the limit is %d", v->name, in->rank,
 			MAX_RANK);
 	else {
 		for (int k = 0; k < in->rank; k++) {
@@ -330,6 +338,7 @@ const Type *shapes_input(ShapeTable *t, int i)
 		return tensor_type(t, i);
 	const Type *type = value_type(t->om, v->type);
 	if (!type)
-		diag_error(t->om->diag, X_UNSUPPORTED, NULL, "input \"%s\" has a type that is not supported", v->name);
+		diag_error(t->om->diag, X_UNSUPPORTED, NULL,
+			"input \"%s\" has a type that is not supported", v->name);
 	return type;
 }

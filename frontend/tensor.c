@@ -13,7 +13,8 @@ typedef enum Store { S_NONE, S_F32, S_I32, S_I64, S_F64, S_U64, S_STR } Store;
  * per: elements in one entry of the typed field; bits: of an element
  * wide: entries in the typed field for one element (complex)
  */
-static const struct ElemType { const char *name; int bits; Store store; int per, wide; } elem_types[] = {
+static const struct ElemType { const char *name; int bits; Store store; int per, wide;
+	} elem_types[] = {
 	/* code  name             bits  store  per wide */
 	[1]  = { "float32",         32, S_F32, 1, 1 },
 	[2]  = { "uint8",            8, S_I32, 1, 1 },
@@ -44,7 +45,8 @@ static const struct ElemType { const char *name; int bits; Store store; int per,
 	[27] = { "float6e2m3",       6, S_I32, 1, 1 },
 	[28] = { "float6e3m2",       6, S_I32, 1, 1 },
 };
-enum { ELEM_BOOL = 9, ELEM_INT64 = 7, ELEM_STRING = 8, N_ELEM_TYPES = sizeof elem_types / sizeof *elem_types };
+enum { ELEM_BOOL = 9, ELEM_INT64 = 7, ELEM_STRING = 8,
+	N_ELEM_TYPES = sizeof elem_types / sizeof *elem_types };
 
 /* Beyond it a dense form is refused: a tiny file must not fill the memory. */
 static const int64_t MAX_DENSE = (int64_t)1 << 31;
@@ -62,7 +64,8 @@ int onnx_type_bits(int code)
 #define BAD(om, ...) (diag_error((om)->diag, X_INVALID, NULL, __VA_ARGS__), false)
 
 /* count and size of t from its dims; "4*2^80 bytes" must not wrap. */
-static bool measure(OnnxModel *om, const char *what, size_t ndims, const int64_t *dims, OnnxTensor *t)
+static bool measure(OnnxModel *om, const char *what, size_t ndims, const int64_t *dims,
+	OnnxTensor *t)
 {
 	int64_t product = 1, bits;   /* of the dims that are not 0: strides must not overflow either */
 
@@ -233,7 +236,8 @@ OnnxTensor *tensor_read(OnnxModel *om, const TensorFields *f)
 		if (f->type == 0)
 			diag_error(om->diag, X_INVALID, NULL, "%s: element type is missing", f->what);
 		else
-			diag_error(om->diag, X_UNSUPPORTED, NULL, "%s: unknown element type %d", f->what, f->type);
+			diag_error(om->diag, X_UNSUPPORTED, NULL, "%s: unknown element type %d", f->what,
+			f->type);
 		return NULL;
 	}
 	if (f->segment) {

@@ -123,7 +123,8 @@ static bool invalid(Form *f, const char *text)
 
 static bool unsupported_form(Form *f, const char *text)
 {
-	diag_error(f->om->diag, X_UNSUPPORTED, f->loc, "%s-%d: %s", f->node->op, f->node->version, text);
+	diag_error(f->om->diag, X_UNSUPPORTED, f->loc, "%s-%d: %s", f->node->op, f->node->version,
+		text);
 	return false;
 }
 
@@ -307,7 +308,8 @@ static bool tile_repeats(Form *f)
 
 	if (!x || !tiles || !axis)
 		return true;
-	if (!index_elems(f->m, tiles, &nt, &t) || !index_elems(f->m, axis, &na, &a) || nt != 1 || na != 1)
+	if (!index_elems(f->m, tiles, &nt, &t) || !index_elems(f->m, axis, &na, &a) || nt != 1 ||
+		na != 1)
 		return invalid(f, "tiles and axis must be single numbers");
 	for (int i = 0; i < rank_of(x); i++)
 		r[i] = x_select(f->m, x_or(f->m, x_eq(f->m, a[0], x_idx(f->m, i)),
@@ -502,7 +504,8 @@ static bool resize_10(Form *f)
 	const OnnxAttr *mode = attr(f, "mode");
 	bool shrinks = false, grows = false;
 
-	if (x && scales && scales->data && dtype_of(scales) == DT_F32 && (!mode || str_is(mode, "nearest"))) {
+	if (x && scales && scales->data && dtype_of(scales) == DT_F32 &&
+			(!mode || str_is(mode, "nearest"))) {
 		down = one_way(f, scales, true, &shrinks);
 		up = one_way(f, scales, false, &grows);
 	}
@@ -573,7 +576,8 @@ static bool label_classes(Form *f)
  * last: newest version of the form that the function changes (several apply in turn)
  * becomes: the operator's new name, if it has one */
 enum { ALL = INT_MAX };
-static const struct Change { const char *op; int last; bool (*fn)(Form *); const char *becomes; } changes[] = {
+static const struct Change { const char *op; int last; bool (*fn)(Form *); const char *becomes;
+	} changes[] = {
 	/* op                  last  change                becomes */
 	{ "*",                    5, consumed_inputs,      NULL },
 	{ "Add",                  6, legacy_broadcast,     NULL },

@@ -155,8 +155,10 @@ scalar_op(Env *e, int op, Node *x, Node *y)
 static Value
 tensor_op(Env *e, int op, Node *x, Node *y)
 {
-	static const struct { int op; const char *name; } names[] = {{'+', "add"}, {'-', "sub"}, {'*', "mul"}, {'/', "div"},
-		{'%', "mod"}, {'<', "less"}, {'l', "less_or_equal"}, {'>', "greater"}, {'g', "greater_or_equal"}, {'=', "equal"},
+	static const struct { int op; const char *name; } names[] = {{'+', "add"}, {'-', "sub"},
+		{'*', "mul"}, {'/', "div"},
+		{'%', "mod"}, {'<', "less"}, {'l', "less_or_equal"}, {'>', "greater"},
+		{'g', "greater_or_equal"}, {'=', "equal"},
 		{'&', "and"}, {'|', "or"}};
 	Node *in[2] = {x, y}, *r;
 	size_t i;
@@ -198,7 +200,7 @@ binary(Env *e, int op, Value a, Value b)
 	return e->scalar ? scalar_op(e, op, x, y) : tensor_op(e, op, x, y);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static int
 scalar_code(const char *s, size_t n, int *arity)
@@ -235,7 +237,8 @@ cast(Env *e, Value v, DType d)
 		return v;
 	if (e->scalar)
 		return vnode(x_cast(e->m, d, v.n));
-	return vnode(graph_op(e->m, op_find("cast"), 1, &v.n, attrs_add(e->m, NULL, a), 1, 0, NULL, e->b->loc));
+	return vnode(graph_op(e->m, op_find("cast"), 1, &v.n, attrs_add(e->m, NULL, a), 1, 0, NULL,
+		e->b->loc));
 }
 
 static bool
@@ -430,7 +433,7 @@ variable(Env *e, const char *s, size_t n)
 	return bad(e, "unknown name");
 }
 
-/* ---- the grammar ---------------------------------------------------------------------------------- */
+/* ---- the grammar ----------------------------------------------------------------------------- */
 
 static Value
 number(Env *e)
@@ -713,7 +716,8 @@ elementwise(Env *e, const Op *op, int argc, Value *v)
 		if (v[i].k == V_NODE)
 			d = node_type(v[i]);
 	for (i = 0; i < s->nin; i++)
-		bind(&in, s->in[i].name, i < argc ? is_lit(v[i]) ? vnode(literal(e, v[i], d)) : v[i] : (Value){0});
+		bind(&in, s->in[i].name,
+			i < argc ? is_lit(v[i]) ? vnode(literal(e, v[i], d)) : v[i] : (Value){0});
 	bind_attrs(&in, s, NULL);
 	statements(&in, op->body, &out, 1);
 	e->error |= in.error;
@@ -779,7 +783,8 @@ body_expand(Build *b)
 }
 
 int
-body_values(Build *b, const char *text, int nvars, const Var *vars, BodyCall *more, Value *out, int max)
+body_values(Build *b, const char *text, int nvars, const Var *vars, BodyCall *more, Value *out,
+	int max)
 {
 	Env e = {.b = b, .m = b->m, .more = more};
 	int i;

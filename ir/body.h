@@ -23,6 +23,7 @@ typedef bool BodyCall(Build *, const char *name, size_t len, int n, const Value 
 
 /* The values of a text in tensors (operators make graph nodes) with some names bound, at most max.
  * 0 after an error was reported. more may be NULL. */
-int body_values(Build *, const char *text, int nvars, const Var *, BodyCall *more, Value *out, int max);
+int body_values(Build *, const char *text, int nvars, const Var *, BodyCall *more, Value *out,
+	int max);
 
 #endif

@@ -1,4 +1,5 @@
-/* Messages as compilers write them: file, place, what was found; collected, counted, never fatal. */
+/* Messages as compilers write them: file, place, what was found; collected, counted, never
+ * fatal. */
 #include <stdarg.h>
 #include <string.h>
 #include "ir.h"

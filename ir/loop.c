@@ -18,7 +18,8 @@ statement(Module *m, Region *r, Node t)
 Node *
 l_for(Module *m, Region *r, ForKind kind, Node *axis, Region *body)
 {
-	return statement(m, r, (Node){.op = core_op(O_FOR), .nin = 1, .in = &axis, .nregions = 1, .regions = &body, .n = kind});
+	return statement(m, r, (Node){.op = core_op(O_FOR), .nin = 1, .in = &axis, .nregions = 1,
+		.regions = &body, .n = kind});
 }
 
 static Region **
@@ -34,7 +35,8 @@ regions2(Module *m, Region *a, Region *b)
 Node *
 l_buffer(Module *m, const char *name, DType d, Space space, int n, Node *const *extents)
 {
-	return node_make(m, (Node){.op = core_op(O_BUFFER), .type = ty_buffer(m, d, space), .nin = n, .in = (Node **)extents,
+	return node_make(m, (Node){.op = core_op(O_BUFFER), .type = ty_buffer(m, d, space), .nin = n,
+		.in = (Node **)extents,
 		.name = intern(m, name)});
 }
 
@@ -67,7 +69,8 @@ l_load(Module *m, Node *buffer, int n, Node *const *idx)
 
 	in[0] = buffer;
 	memcpy(in + 1, idx, sizeof *idx * (size_t)n);
-	t = (Node){.op = core_op(O_LOAD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 1, .in = in};
+	t = (Node){.op = core_op(O_LOAD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 1,
+		.in = in};
 	type_range(buffer->type->dtype, &t);
 	return node_make(m, t);
 }
@@ -95,7 +98,8 @@ l_let(Module *m, Region *r, Node *value)
 Node *
 l_when(Module *m, Region *r, Node *cond, Region *then, Region *els)
 {
-	return statement(m, r, (Node){.op = core_op(O_WHEN), .nin = 1, .in = &cond, .nregions = els ? 2 : 1,
+	return statement(m, r, (Node){.op = core_op(O_WHEN), .nin = 1, .in = &cond,
+		.nregions = els ? 2 : 1,
 		.regions = regions2(m, then, els)});
 }
 
@@ -127,7 +131,8 @@ places(Module *m, Region *r, Node t, int n, const Spot *p, Node *last)
 Node *
 l_move(Module *m, Region *r, MoveKind kind, int bytes, Spot to, Spot from, Node *cond)
 {
-	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes, .name = intern(m, move_kinds[kind])},
+	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes,
+		.name = intern(m, move_kinds[kind])},
 		2, (Spot[]){to, from}, cond);
 }
 
@@ -180,14 +185,16 @@ l_prefetch(Module *m, Region *r, Node *buffer, Node *index)
 Node *
 l_call(Module *m, Region *r, const char *name, int n, Node *const *args)
 {
-	return statement(m, r, (Node){.op = core_op(O_CALL), .type = ty_scalar(m, DT_INDEX), .nin = n, .in = (Node **)args,
+	return statement(m, r, (Node){.op = core_op(O_CALL), .type = ty_scalar(m, DT_INDEX), .nin = n,
+		.in = (Node **)args,
 		.name = intern(m, name), .lo = INT64_MIN, .hi = INT64_MAX});
 }
 
 Node *
 l_while(Module *m, Region *r, Region *body)
 {
-	return statement(m, r, (Node){.op = core_op(O_WHILE), .nregions = 1, .regions = regions2(m, body, NULL)});
+	return statement(m, r, (Node){.op = core_op(O_WHILE), .nregions = 1,
+		.regions = regions2(m, body, NULL)});
 }
 
 Node *
@@ -205,7 +212,8 @@ l_fold(Module *m, Comb c, Node *buffer, Node *axis, int n, Node *const *idx)
 	in[1] = axis;
 	if (n)
 		memcpy(in + 2, idx, sizeof *idx * (size_t)n);
-	t = (Node){.op = core_op(O_FOLD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 2, .in = in, .n = c};
+	t = (Node){.op = core_op(O_FOLD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 2,
+		.in = in, .n = c};
 	type_range(buffer->type->dtype, &t);
 	return node_make(m, t);
 }

@@ -8,7 +8,8 @@ typedef struct Table { uint32_t cap, n; void **at; uint32_t *hash; } Table;
 struct Interns { Table strings, types, nodes, attrs; };
 
 const char *const comb_names[] = {"set", "sum", "prod", "min", "max", "and", "or"};
-const char *const for_names[] = {"serial", "parallel", "unroll", "vector", "grid.x", "grid.y", "grid.z", "block"};
+const char *const for_names[] = {"serial", "parallel", "unroll", "vector", "grid.x", "grid.y",
+	"grid.z", "block"};
 
 const ScalarOp scalar_ops[] = {
 #define SC(N, text, arity, res, takes, infix, doc) [O_##N] = {arity, res, takes, infix},
@@ -120,7 +121,8 @@ table_grow(Table *t)
 
 /* The entry equal to key, or NULL with *slot set to where it belongs. */
 static void *
-table_find(Table *t, uint32_t h, const void *key, bool (*eq)(const void *, const void *), uint32_t *slot)
+table_find(Table *t, uint32_t h, const void *key, bool (*eq)(const void *, const void *),
+	uint32_t *slot)
 {
 	uint32_t j;
 
@@ -142,7 +144,7 @@ table_add(Table *t, uint32_t h, uint32_t slot, void *p)
 	return p;
 }
 
-/* ---- strings, types, data --------------------------------------------------------------------- */
+/* ---- strings, types, data -------------------------------------------------------------------- */
 
 static bool
 eq_string(const void *a, const void *b)
@@ -173,15 +175,18 @@ eq_type(const void *x, const void *y)
 
 	return a->kind == b->kind && a->dtype == b->dtype && a->space == b->space && a->rank == b->rank
 		&& (!a->dims) == (!b->dims) && (!a->elem) == (!b->elem)
-		&& (!a->dims || a->rank < 1 || memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank) == 0)
-		&& (!a->elem || !a->rank || memcmp(a->elem, b->elem, sizeof *a->elem * (size_t)a->rank) == 0);
+		&& (!a->dims || a->rank < 1
+			|| memcmp(a->dims, b->dims, sizeof *a->dims * (size_t)a->rank) == 0)
+		&& (!a->elem || !a->rank
+			|| memcmp(a->elem, b->elem, sizeof *a->elem * (size_t)a->rank) == 0);
 }
 
 static const Type *
 type_intern(Module *m, Type t)
 {
 	Table *tab = &m->interns->types;
-	uint32_t h = mix(mix(mix(7, t.kind), t.dtype), (uint64_t)t.space << 32 | (uint32_t)t.rank), slot;
+	uint32_t h = mix(mix(mix(7, t.kind), t.dtype), (uint64_t)t.space << 32 | (uint32_t)t.rank),
+		slot;
 	Type *p;
 	int i;
 
@@ -208,7 +213,8 @@ ty_scalar(Module *m, DType d)
 const Type *
 ty_tensor(Module *m, DType d, int rank, Node *const *dims)
 {
-	return type_intern(m, (Type){.kind = T_TENSOR, .dtype = d, .rank = rank, .dims = (Node **)dims});
+	return type_intern(m, (Type){.kind = T_TENSOR, .dtype = d, .rank = rank,
+		.dims = (Node **)dims});
 }
 
 const Type *
@@ -226,7 +232,8 @@ ty_tuple(Module *m, int n, const Type *const *elem)
 const Type *
 ty_of(Module *m, TypeKind k, DType d, const Type *elem)
 {
-	return type_intern(m, (Type){.kind = k, .dtype = d, .rank = elem != NULL, .elem = elem ? &elem : NULL});
+	return type_intern(m, (Type){.kind = k, .dtype = d, .rank = elem != NULL,
+		.elem = elem ? &elem : NULL});
 }
 
 const Type *
@@ -354,7 +361,7 @@ require_again(Module *m, const Require *r)
 	vec_push(m, &m->requires, arena_dup(m->arena, r, sizeof *r));
 }
 
-/* ---- attributes -------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static bool
 eq_attr(const void *x, const void *y)
@@ -362,11 +369,14 @@ eq_attr(const void *x, const void *y)
 	const Attr *a = x, *b = y;
 	int i;
 
-	if (a->name != b->name || a->kind != b->kind || a->n != b->n || a->next != b->next || a->i != b->i
-	 || memcmp(&a->f, &b->f, sizeof a->f) || a->s != b->s || a->t != b->t || a->r != b->r || a->type != b->type)
+	if (a->name != b->name || a->kind != b->kind || a->n != b->n || a->next != b->next
+	 || a->i != b->i
+	 || memcmp(&a->f, &b->f, sizeof a->f) || a->s != b->s || a->t != b->t || a->r != b->r
+	 || a->type != b->type)
 		return false;
 	for (i = 0; i < a->n; i++)
-		if ((a->is && a->is[i] != b->is[i]) || (a->fs && memcmp(&a->fs[i], &b->fs[i], sizeof(double)))
+		if ((a->is && a->is[i] != b->is[i])
+		 || (a->fs && memcmp(&a->fs[i], &b->fs[i], sizeof(double)))
 		 || (a->ss && a->ss[i] != b->ss[i]))
 			return false;
 	return true;
@@ -383,7 +393,8 @@ attr_cons(Module *m, Attr a)
 
 	h = hash_bytes(h, &a.f, sizeof a.f);
 	for (i = 0; i < a.n; i++)
-		h = a.is ? mix(h, (uint64_t)a.is[i]) : a.fs ? hash_bytes(h, &a.fs[i], sizeof(double)) : mix(h, 1);
+		h = a.is ? mix(h, (uint64_t)a.is[i]) : a.fs ? hash_bytes(h, &a.fs[i], sizeof(double))
+			: mix(h, 1);
 	if (a.ss) {
 		ss = NEWN(m, const char *, a.n + 1);
 		for (i = 0; i < a.n; i++)
@@ -429,7 +440,7 @@ attr_find(const Attr *a, const char *name)
 	return NULL;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static bool
 eq_node(const void *x, const void *y)
@@ -491,7 +502,8 @@ node_make(Module *m, Node t)
 		if (t.in[i] && t.in[i]->type && t.in[i]->type->kind == T_SCALAR)
 			size += t.in[i]->size;
 	t.size = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
-	if (!t.loc && (t.code == O_TENSOR || t.code == O_SCATTER || t.code == O_LOOP || t.code == O_IF || t.code == O_HOST))
+	if (!t.loc && (t.code == O_TENSOR || t.code == O_SCATTER || t.code == O_LOOP || t.code == O_IF
+	 || t.code == O_HOST))
 		t.loc = m->building;
 	t.id = m->nnodes++;
 	p = arena_dup(m->arena, &t, sizeof t);

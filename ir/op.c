@@ -1,12 +1,12 @@
 /*
  * Graph operators: the table of rows, their signatures, and the one constructor.
  *
- * A signature: "(x: float, slope: x?, rest: any*) {alpha: float = 0.01, axes: ints?, to: int} -> y, mask?"
- * Operand types: any, num, float, int, sint, uint, bool, string, idx (i32, i64), a dtype's name, seq,
- * optional, map, or the name of an earlier operand (the same dtype); alternatives by |. After it: ? may
- * be absent, * any number (last only). Attribute kinds: int, float, str, ints, floats, strs, tensor,
- * region, type; with a default, or ? for none, else required. Results: names; ? not always asked for,
- * * any number.
+ * A signature: "(x: float, slope: x?, rest: any*) {alpha: float = 0.01, axes: ints?, to: int} -> y,
+ * mask?" Operand types: any, num, float, int, sint, uint, bool, string, idx (i32, i64), a dtype's
+ * name, seq, optional, map, or the name of an earlier operand (the same dtype); alternatives by |.
+ * After it: ? may be absent, * any number (last only). Attribute kinds: int, float, str, ints,
+ * floats, strs, tensor, region, type; with a default, or ? for none, else required. Results: names;
+ * ? not always asked for, * any number.
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <string.h>
 #include "ir.h"
 
-/* ---- the table -------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const Op *
 op_next(const Op *op)
@@ -75,7 +75,7 @@ op_find_onnx(const char *domain, const char *type)
 	return NULL;
 }
 
-/* ---- signatures -------------------------------------------------------------------------------- */
+/* ---- signatures ------------------------------------------------------------------------------ */
 
 typedef struct Scan { const char *s; } Scan;
 
@@ -102,7 +102,8 @@ word(Scan *p, const char *more)
 	const char *b;
 
 	blank(p);
-	for (b = p->s; isalnum((unsigned char)*p->s) || *p->s == '_' || (*p->s && strchr(more, *p->s)); p->s++)
+	for (b = p->s; isalnum((unsigned char)*p->s) || *p->s == '_' || (*p->s && strchr(more, *p->s));
+		p->s++)
 		;
 	return strndup(b, (size_t)(p->s - b));
 }
@@ -127,7 +128,8 @@ operands(Scan *p, SigOperand *v, char end)
 static AttrKind
 attr_kind(const char *s)
 {
-	static const char *const names[] = {"int", "float", "str", "ints", "floats", "strs", "tensor", "region", "type"};
+	static const char *const names[] = {"int", "float", "str", "ints", "floats", "strs", "tensor",
+		"region", "type"};
 	int i;
 
 	for (i = 0; i < 9; i++)
@@ -175,7 +177,8 @@ default_value(Scan *p, SigAttr *a)
 const Sig *
 op_sig(const Op *op)
 {
-	static struct { const Op *op; Sig *sig; } memo[4096];   /* rows are constants: so are their signatures */
+	/* rows are constants: so are their signatures */
+	static struct { const Op *op; Sig *sig; } memo[4096];
 	uint32_t h = (uint32_t)((uintptr_t)op >> 4) * 2654435761u >> 20;
 	SigOperand in[64] = {0}, out[64] = {0};
 	SigAttr attrs[64] = {0};
@@ -220,19 +223,21 @@ op_sig(const Op *op)
 	}
 	s->in = memcpy(calloc((size_t)s->nin + 1, sizeof *in), in, sizeof *in * (size_t)s->nin);
 	s->out = memcpy(calloc((size_t)s->nout + 1, sizeof *out), out, sizeof *out * (size_t)s->nout);
-	s->attrs = memcpy(calloc((size_t)s->nattrs + 1, sizeof *attrs), attrs, sizeof *attrs * (size_t)s->nattrs);
+	s->attrs = memcpy(calloc((size_t)s->nattrs + 1, sizeof *attrs), attrs,
+		sizeof *attrs * (size_t)s->nattrs);
 	memo[h & 4095].op = op;
 	memo[h & 4095].sig = s;
 	return s;
 }
 
-/* ---- checking ------------------------------------------------------------------------------------ */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 static bool
 type_fits(const char *set, size_t n, const Type *t)
 {
 	static const struct { const char *name, *classes; } sets[] = {
-		{"num", "IUF"}, {"float", "F"}, {"int", "IU"}, {"sint", "I"}, {"uint", "U"}, {"bool", "B"}, {"string", "S"},
+		{"num", "IUF"}, {"float", "F"}, {"int", "IU"}, {"sint", "I"}, {"uint", "U"}, {"bool", "B"},
+			{"string", "S"},
 		{"data", "BIUFCS"},
 	};
 	DType d = t->dtype;
@@ -266,7 +271,8 @@ operand_fits(const Sig *s, int k, Node *const *in, const Type *t)
 	for (;; p = e + 1) {
 		e = p + strcspn(p, "|");
 		for (i = 0; i < k; i++)
-			if (strlen(s->in[i].name) == (size_t)(e - p) && memcmp(s->in[i].name, p, (size_t)(e - p)) == 0) {
+			if (strlen(s->in[i].name) == (size_t)(e - p) &&
+					memcmp(s->in[i].name, p, (size_t)(e - p)) == 0) {
 				if (!in[i] || (in[i]->type->dtype == t->dtype && in[i]->type->kind == t->kind))
 					return true;
 				break;
@@ -281,7 +287,8 @@ operand_fits(const Sig *s, int k, Node *const *in, const Type *t)
 static const char *
 type_text(const Type *t)
 {
-	static const char *const kinds[] = {"scalar", "tensor", "buffer", "tuple", "sequence", "optional", "map", "nothing"};
+	static const char *const kinds[] = {"scalar", "tensor", "buffer", "tuple", "sequence",
+		"optional", "map", "nothing"};
 
 	return t->kind == T_TENSOR ? dtypes[t->dtype].text : kinds[t->kind];
 }
@@ -304,7 +311,8 @@ check_operands(Build *b, const Sig *s)
 				ok = false;
 			}
 		} else if (!operand_fits(s, k, b->in, b->in[i]->type)) {
-			fail(b, "input '%s' has type %s, expected %s", s->in[k].name, type_text(b->in[i]->type), s->in[k].types);
+			fail(b, "input '%s' has type %s, expected %s", s->in[k].name, type_text(b->in[i]->type),
+				s->in[k].types);
 			ok = false;
 		}
 	}
@@ -314,7 +322,8 @@ check_operands(Build *b, const Sig *s)
 static bool
 check_attrs(Build *b, const Sig *s)
 {
-	static const char *const names[] = {"INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS", "TENSOR", "GRAPH", "TYPE"};
+	static const char *const names[] = {"INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS",
+		"TENSOR", "GRAPH", "TYPE"};
 	const Attr *a;
 	bool ok = true;
 	Attr v;
@@ -327,7 +336,8 @@ check_attrs(Build *b, const Sig *s)
 			diag_error(b->m->diag, X_UNSUPPORTED, b->loc, "unknown attribute '%s'", a->name);
 			ok = false;
 		} else if (s->attrs[i].kind != a->kind) {
-			fail(b, "%s.%s must be %s, is %s", b->loc && b->loc->type ? b->loc->type : b->op->name, a->name,
+			fail(b, "%s.%s must be %s, is %s", b->loc && b->loc->type ? b->loc->type : b->op->name,
+				a->name,
 				names[s->attrs[i].kind], names[a->kind]);
 			ok = false;
 		}
@@ -347,15 +357,17 @@ check_attrs(Build *b, const Sig *s)
 	return ok;
 }
 
-/* ---- the constructor ------------------------------------------------------------------------------- */
+/* ---- the constructor ------------------------------------------------------------------------- */
 
 Node *
-graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, int nout, int nregions,
+graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, int nout,
+	int nregions,
 	Region *const *regions, const Loc *loc)
 {
 	const Sig *s = op_sig(op);
 	int n = nin > s->nin ? nin : s->nin, errors = m->diag->errors, first = m->requires.n, i;
-	Build b = {.m = m, .op = op, .nin = nin, .attrs = attrs, .nregions = nregions, .regions = (Region **)regions,
+	Build b = {.m = m, .op = op, .nin = nin, .attrs = attrs, .nregions = nregions,
+		.regions = (Region **)regions,
 		.nout = nout, .loc = loc};
 	Node *r, *def;
 	const Loc *outer;
@@ -391,7 +403,8 @@ graph_op(Module *m, const Op *op, int nin, Node *const *in, const Attr *attrs, i
 	}
 	r->def = def;
 	r->type = def->type;
-	for (def = r->def; def; def = def->def)           /* parts of a composition come from the same place */
+	/* parts of a composition come from the same place */
+	for (def = r->def; def; def = def->def)
 		if (!def->loc && def->code != O_CONST)
 			def->loc = loc;
 	if (r->type->kind == T_TENSOR)
@@ -464,7 +477,7 @@ unsupported(Build *b, const char *fmt, ...)
 	return NULL;
 }
 
-/* ---- attributes for builders --------------------------------------------------------------------------- */
+/* ---- attributes for builders ----------------------------------------------------------------- */
 
 int64_t
 attr_int(const Build *b, const char *name)

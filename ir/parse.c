@@ -174,7 +174,8 @@ static void check_core(P *p, const Node *t)
 			if (t->in[i] && !ps_agree(p, t->type->elem[i], t->in[i]->type))
 				ps_bad(p, "the type of result %d differs", i);
 	}
-	if (t->op->code == O_SEQ && ((t->type->kind != T_SEQ && t->type->kind != T_OPTIONAL) || t->type->rank != 1
+	if (t->op->code == O_SEQ &&
+		((t->type->kind != T_SEQ && t->type->kind != T_OPTIONAL) || t->type->rank != 1
 			|| (t->type->kind == T_OPTIONAL && t->nin > 1)))
 		ps_bad(p, "seq gives a sequence, or an optional of one element");
 	for (int i = 0; t->op->code == O_SEQ && i < t->nin; i++)

@@ -125,7 +125,8 @@ static void move(P *p, Region *r)
 	a = element(p, to);
 	ps_want(p, "=");
 	b = element(p, from);
-	l_move(p->m, r, k, bytes, (Spot){ a, to }, (Spot){ b, from }, ps_eat(p, "if") ? condition(p) : NULL);
+	l_move(p->m, r, k, bytes, (Spot){ a, to }, (Spot){ b, from },
+		ps_eat(p, "if") ? condition(p) : NULL);
 }
 
 static void mma(P *p, Region *r)

@@ -31,7 +31,8 @@ typedef struct Plan {
 	PlanBuf *bufs;
 	const char **texts;    /* of check(): text k */
 	int *in_buf;           /* per input: its buffer, or -1 if it is not used */
-	const Data **in_default; /* per input: the initializer it defaults to, or NULL; may be NULL as a whole */
+	/* per input: the initializer it defaults to, or NULL; may be NULL as a whole */
+	const Data **in_default;
 	bool is_static;        /* every size constant, every arena buffer placed */
 	int64_t arena_bytes;   /* peak, if is_static */
 	const char *formula;   /* peak as text in the symbols, or NULL */

@@ -29,7 +29,8 @@ static const double
 
 /* Instructions of operations that are more than one. */
 static const struct { OpCode op; double cost; } costs[] = {
-	{O_DIV, 8}, {O_REM, 30}, {O_SQRT, 8}, {O_EXP, 12}, {O_LOG, 16}, {O_LOG1P, 20}, {O_EXPM1, 16}, {O_POW, 40},
+	{O_DIV, 8}, {O_REM, 30}, {O_SQRT, 8}, {O_EXP, 12}, {O_LOG, 16}, {O_LOG1P, 20}, {O_EXPM1, 16},
+		{O_POW, 40},
 	{O_SIN, 24}, {O_COS, 24}, {O_TAN, 30}, {O_ASIN, 24}, {O_ACOS, 24}, {O_ATAN, 24}, {O_SINH, 20},
 	{O_COSH, 20}, {O_TANH, 18}, {O_ASINH, 30}, {O_ACOSH, 30}, {O_ATANH, 30}, {O_ERF, 22},
 	{O_LGAMMA, 60},
@@ -331,7 +332,8 @@ part(Count *c, const Node *e, bool *loads)
 		c->issued += 2 * 5 * c->times * active_warps(c);
 	else if (is_work(e)) {
 		c->arith += cost_of(e) * c->times * active_warps(c);
-		c->flops += (e->code == O_MULADD || e->code == O_FMA ? 2 : e->code == O_DOT4 ? 8 : 1) * c->times;
+		c->flops += (e->code == O_MULADD
+			|| e->code == O_FMA ? 2 : e->code == O_DOT4 ? 8 : 1) * c->times;
 	}
 }
 
@@ -492,8 +494,10 @@ static void
 times(Count *c, int registers, Prediction *p)
 {
 	const Machine *t = c->t;
-	double per = c->blocks / t->units, r = resident(c, registers), hz = t->ghz * 1e3 /* cycles a us */;
-	double l2 = c->sectors * SECTOR * c->blocks, dram, most, flops = c->flops * c->warps * t->warp * c->blocks;
+	double per = c->blocks / t->units, r = resident(c, registers),
+		hz = t->ghz * 1e3 /* cycles a us */;
+	double l2 = c->sectors * SECTOR * c->blocks, dram, most,
+		flops = c->flops * c->warps * t->warp * c->blocks;
 	size_t i;
 
 	per = per < 1 ? 1 : (double)(int64_t)(per + 0.999999);

@@ -10,7 +10,8 @@
 
 typedef struct Prediction {
 	double us;             /* a launch */
-	const char *limit;     /* what the time is due to: "dram", "l2", "shared", "fp32", "issue", "latency", "launch" */
+	/* what the time is due to: "dram", "l2", "shared", "fp32", "issue", "latency", "launch" */
+	const char *limit;
 	double roofline_share; /* the time that bytes or flops alone would take, of it */
 	double blocks;
 	double flops, bytes;   /* bytes: of the buffers that are touched, each once */

@@ -1,6 +1,7 @@
 /*
  * Printing scalars: literals, infix operations, and lets for what is used twice, each in the
- * innermost loop common to its uses; deep expressions are cut by lets, so that nothing recurses far.
+ * innermost loop common to its uses; deep expressions are cut by lets, so that nothing recurses
+ * far.
  */
 #include <ctype.h>
 #include <limits.h>

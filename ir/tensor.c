@@ -8,7 +8,8 @@ enum { ELEM_SIZE = 96, ELEM_WORK = 1 << 17, UNROLL = 64 };
 Node *
 t_param(Module *m, const char *name, const Type *type, int position)
 {
-	return node_make(m, (Node){.op = core_op(O_PARAM), .type = type, .name = intern(m, name), .n = position});
+	return node_make(m, (Node){.op = core_op(O_PARAM), .type = type, .name = intern(m, name),
+		.n = position});
 }
 
 static const Type *
@@ -25,7 +26,8 @@ static_type(Module *m, DType d, int rank, const int64_t *dims)
 Node *
 t_const(Module *m, DType d, int rank, const int64_t *dims, Data *data)
 {
-	return node_make(m, (Node){.op = core_op(O_CONST), .type = static_type(m, d, rank, dims), .data = data});
+	return node_make(m, (Node){.op = core_op(O_CONST), .type = static_type(m, d, rank, dims),
+		.data = data});
 }
 
 Node *
@@ -42,7 +44,8 @@ t_ints(Module *m, int n, const int64_t *v)
 {
 	int64_t dim = n;
 
-	return t_const(m, DT_I64, 1, &dim, data_new(m, DT_I64, n, arena_dup(m->arena, v, sizeof *v * (size_t)n)));
+	return t_const(m, DT_I64, 1, &dim,
+		data_new(m, DT_I64, n, arena_dup(m->arena, v, sizeof *v * (size_t)n)));
 }
 
 void
@@ -68,7 +71,8 @@ identity(int rank, Node *const *axes, Node *body)
 		return NULL;
 	for (i = 0; i < rank; i++)
 		if (dim_of(x, i) != axes[i]->in[0]
-		 || (body->in[i + 1] != axes[i] && !(is_intv(dim_of(x, i), 1) && is_intv(body->in[i + 1], 0))))
+		 || (body->in[i + 1] != axes[i]
+		 && !(is_intv(dim_of(x, i), 1) && is_intv(body->in[i + 1], 0))))
 			return NULL;
 	return x;
 }
@@ -84,7 +88,8 @@ t_host(Module *m, const char *name, const char *args, const Type *type, int nin,
 
 /* Strings of the axes' shape. */
 static Node *
-string_host(Module *m, const char *name, const char *args, int rank, Node *const *axes, int nin, Node *const *in)
+string_host(Module *m, const char *name, const char *args, int rank, Node *const *axes, int nin,
+	Node *const *in)
 {
 	Node *dims[MAX_RANK];
 	int i;
@@ -106,8 +111,8 @@ empty_string(Module *m)
 }
 
 /*
- * Kernels know no strings. A body of reads and selects becomes takes by computed indices and choices
- * by computed conditions; `guard`: where the body is evaluated.
+ * Kernels know no strings. A body of reads and selects becomes takes by computed indices and
+ * choices by computed conditions; `guard`: where the body is evaluated.
  */
 static Node *
 string_tensor(Module *m, int rank, Node *const *axes, Node *body, Node *guard)
@@ -148,7 +153,8 @@ t_tensor_with(Module *m, int rank, Node *const *axes, Node *body, const Attr *at
 		dims[i] = axes[i]->in[0];
 	}
 	in[rank] = body;
-	return node_make(m, (Node){.op = core_op(O_TENSOR), .type = ty_tensor(m, body->type->dtype, rank, dims),
+	return node_make(m, (Node){.op = core_op(O_TENSOR),
+		.type = ty_tensor(m, body->type->dtype, rank, dims),
 		.nin = rank + 1, .in = in, .attrs = attrs});
 }
 
@@ -167,7 +173,8 @@ t_exprs(Module *m, DType d, int n, Node *const *e)
 	int i;
 
 	for (i = n; i-- > 0;)
-		body = x_select(m, x_eq(m, axis, x_idx(m, i)), x_cast(m, d, e[i]), i == n - 1 ? x_cast(m, d, e[i]) : body);
+		body = x_select(m, x_eq(m, axis, x_idx(m, i)), x_cast(m, d, e[i]),
+			i == n - 1 ? x_cast(m, d, e[i]) : body);
 	return t_tensor(m, 1, &axis, body);
 }
 
@@ -189,13 +196,15 @@ flat_index(Module *m, int rank, Node *const *axes)
 }
 
 /*
- * Kernels scatter the places of strings: those in the base, and behind them those of what is written;
- * then each is taken from where it stands.
+ * Kernels scatter the places of strings: those in the base, and behind them those of what is
+ * written; then each is taken from where it stands.
  */
 static Node *
-string_scatter(Module *m, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond)
+string_scatter(Module *m, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value,
+	Node *cond)
 {
-	Node *ax[2 * MAX_RANK], *updates, *places, *part[3], *s, *n = numel(m, base), *outside = x_int(m, DT_I64, -1);
+	Node *ax[2 * MAX_RANK], *updates, *places, *part[3], *s, *n = numel(m, base),
+		*outside = x_int(m, DT_I64, -1);
 	Map fresh = {0};
 	int rank = rank_of(base), i, k;
 
@@ -207,22 +216,26 @@ string_scatter(Module *m, Node *base, int naxes, Node *const *axes, Node *const 
 	map_free(&fresh);
 	axes_new(m, rank, base->type->dims, ax);
 	places = t_tensor(m, rank, ax, x_cast(m, DT_I64, flat_index(m, rank, ax)));
-	places = t_scatter(m, COMB_SET, places, naxes, axes, idx, x_cast(m, DT_I64, x_add(m, n, flat_index(m, naxes, axes))), cond);
+	places = t_scatter(m, COMB_SET, places, naxes, axes, idx,
+		x_cast(m, DT_I64, x_add(m, n, flat_index(m, naxes, axes))), cond);
 	for (k = 0; k < 3; k++) {
 		axes_new(m, rank, base->type->dims, ax);
 		s = x_read(m, places, ax);
-		s = k == 0 ? x_lt(m, s, x_cast(m, DT_I64, n)) : k == 1 ? x_select(m, x_lt(m, s, x_cast(m, DT_I64, n)), s, outside)
+		s = k == 0 ? x_lt(m, s, x_cast(m, DT_I64, n)) : k == 1
+			? x_select(m, x_lt(m, s, x_cast(m, DT_I64, n)), s, outside)
 			: x_sub(m, s, x_cast(m, DT_I64, n));
 		part[k] = t_tensor(m, rank, ax, s);
 		if (k)
-			part[k] = string_host(m, "str_take", "d 0 N0 1 N", rank, ax, 2, (Node *[]){k == 1 ? base : updates, part[k]});
+			part[k] = string_host(m, "str_take", "d 0 N0 1 N", rank, ax, 2,
+				(Node *[]){k == 1 ? base : updates, part[k]});
 	}
 	axes_new(m, rank, base->type->dims, ax);
 	return string_host(m, "str_where", "d 0 S0 1 S1 2 S2 N", rank, ax, 3, part);
 }
 
 Node *
-t_scatter(Module *m, Comb c, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond)
+t_scatter(Module *m, Comb c, Node *base, int naxes, Node *const *axes, Node *const *idx,
+	Node *value, Node *cond)
 {
 	Node **in = NEWN(m, Node *, naxes + rank_of(base) + 3);
 	int n = 0;
@@ -236,13 +249,16 @@ t_scatter(Module *m, Comb c, Node *base, int naxes, Node *const *axes, Node *con
 	n += rank_of(base);
 	in[n++] = value;
 	in[n++] = cond ? cond : x_bool(m, true);
-	return node_make(m, (Node){.op = core_op(O_SCATTER), .type = base->type, .nin = n, .in = in, .n = c});
+	return node_make(m, (Node){.op = core_op(O_SCATTER), .type = base->type, .nin = n, .in = in,
+		.n = c});
 }
 
 Node *
 t_distinct(Module *m, Node *t)
 {
-	return t->code == O_SCATTER ? node_with(m, t, attrs_add(m, t->attrs, (Attr){.name = "distinct", .kind = A_INT, .i = 1})) : t;
+	return t->code == O_SCATTER
+		? node_with(m, t, attrs_add(m, t->attrs, (Attr){.name = "distinct", .kind = A_INT, .i = 1}))
+		: t;
 }
 
 Node *
@@ -253,7 +269,8 @@ t_tuple(Module *m, int n, Node *const *v)
 
 	for (i = 0; i < n; i++)
 		types[i] = v[i] ? v[i]->type : ty_of(m, T_VOID, DT_NONE, NULL);
-	return node_make(m, (Node){.op = core_op(O_TUPLE), .type = ty_tuple(m, n, types), .nin = n, .in = (Node **)v});
+	return node_make(m, (Node){.op = core_op(O_TUPLE), .type = ty_tuple(m, n, types), .nin = n,
+		.in = (Node **)v});
 }
 
 Node *
@@ -271,7 +288,8 @@ t_result(Module *m, Node *tuple, int i)
 
 	if (tuple->code == O_TUPLE)
 		return tuple->in[i];
-	r = node_make(m, (Node){.op = core_op(O_RESULT), .type = tuple->type->elem[i], .nin = 1, .in = &tuple, .n = i,
+	r = node_make(m, (Node){.op = core_op(O_RESULT), .type = tuple->type->elem[i], .nin = 1,
+		.in = &tuple, .n = i,
 		.loc = tuple->loc});
 	if (d->code == O_TUPLE && d->in[i]) {
 		r->def = d->in[i];
@@ -319,7 +337,7 @@ const_count(const Node *t)
 	return n;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void
 data_range(Node *r, const Node *t)
@@ -327,7 +345,8 @@ data_range(Node *r, const Node *t)
 	const Data *d = t->data;
 	int64_t k, v;
 
-	if (!dt_int(t->type->dtype) || t->type->dtype == DT_U64 || !d || d->count < 1 || d->count > 65536)
+	if (!dt_int(t->type->dtype) || t->type->dtype == DT_U64 || !d || d->count < 1
+	 || d->count > 65536)
 		return;
 	r->lo = INT64_MAX;
 	r->hi = INT64_MIN;
@@ -361,11 +380,13 @@ x_read(Module *m, Node *t, Node *const *idx)
 	if (known && d->code == O_CONST && dt_number(dt) && flat < d->data->count)
 		return x_num(m, dt, data_get(d->data, dt, flat));
 	r = x_num(m, dt, (Num){0});             /* for the type's range */
-	r = node_make(m, (Node){.op = core_op(O_READ), .type = ty_scalar(m, dt), .nin = rank_of(t) + 1, .in = in,
+	r = node_make(m, (Node){.op = core_op(O_READ), .type = ty_scalar(m, dt), .nin = rank_of(t) + 1,
+		.in = in,
 		.lo = dt == DT_BOOL ? 0 : INT64_MIN, .hi = dt == DT_BOOL ? 1 : INT64_MAX});
 	if (dt_int(dt) && dtypes[dt].bits < 64) {
 		r->lo = dtypes[dt].cls == 'U' ? 0 : -((int64_t)1 << (dtypes[dt].bits - 1));
-		r->hi = dtypes[dt].cls == 'U' ? ((int64_t)1 << dtypes[dt].bits) - 1 : ((int64_t)1 << (dtypes[dt].bits - 1)) - 1;
+		r->hi = dtypes[dt].cls == 'U' ? ((int64_t)1 << dtypes[dt].bits) - 1
+			: ((int64_t)1 << (dtypes[dt].bits - 1)) - 1;
 	}
 	if (d->code == O_CONST)
 		data_range(r, d);
@@ -387,7 +408,8 @@ one_together(Node *dim, Node *n)
 Node *
 x_stretched(Module *m, Node *dim, Node *i)
 {
-	if (i->code == O_AXIS && (dim == i->in[0] || prove_eq(m, dim, i->in[0]) || one_together(dim, i->in[0])))
+	if (i->code == O_AXIS && (dim == i->in[0] || prove_eq(m, dim, i->in[0])
+	 || one_together(dim, i->in[0])))
 		return i;
 	return x_select(m, x_eq(m, dim, x_idx(m, 1)), x_idx(m, 0), i);
 }
@@ -423,7 +445,8 @@ dim_broadcast(Module *m, Node *a, Node *b, const Loc *loc)
 			expr_print(m, a), expr_print(m, b));
 		return small == a ? b : a;
 	}
-	require(m, x_or(m, eq, x_or(m, x_eq(m, a, one), x_eq(m, b, one))), loc, "cannot broadcast dimensions %s and %s",
+	require(m, x_or(m, eq, x_or(m, x_eq(m, a, one), x_eq(m, b, one))), loc,
+		"cannot broadcast dimensions %s and %s",
 		expr_print(m, a), expr_print(m, b));
 	if (is_int(a, &v))
 		return a;
@@ -453,7 +476,7 @@ dims_broadcast(Module *m, int n, Node *const *t, int *rank, Node **dims, const L
 	return m->diag->errors == errors;
 }
 
-/* ---- value inference ------------------------------------------------------------------------------ */
+/* ---- value inference ------------------------------------------------------------------------- */
 
 /* Can an element of t stand in shape arithmetic: known, constant, or a short integer list? */
 static bool
@@ -464,7 +487,8 @@ is_atom(const Node *t)
 
 	if (t->elems || d->code == O_CONST)
 		return true;
-	return n >= 0 && n <= UNROLL && rank_of(t) <= 1 && (dt_int(dtype_of(t)) || dtype_of(t) == DT_BOOL);
+	return n >= 0 && n <= UNROLL && rank_of(t) <= 1
+		&& (dt_int(dtype_of(t)) || dtype_of(t) == DT_BOOL);
 }
 
 static bool
@@ -561,7 +585,8 @@ infer_elems(Module *m, Node *n)
 		n->elems = d->elems;
 		return;
 	}
-	if (d->code != O_TENSOR || d->type != n->type || (int64_t)d->in[d->nin - 1]->size * count > ELEM_WORK)
+	if (d->code != O_TENSOR || d->type != n->type
+	 || (int64_t)d->in[d->nin - 1]->size * count > ELEM_WORK)
 		return;
 	if (!inferable(d->in[d->nin - 1]))
 		return;
@@ -598,7 +623,7 @@ index_elems(Module *m, Node *t, int *n, Node ***elems)
 	return true;
 }
 
-/* ---- total order ------------------------------------------------------------------------------------ */
+/* ---- total order ----------------------------------------------------------------------------- */
 
 Node *
 x_ascending(Module *m, Node *a, Node *b)

@@ -74,7 +74,7 @@ typedef enum DefKind { NO_DEFS, SYM_DEFS, ALL_DEFS } DefKind;
 /* Which definitions are entered, and the loops or ifs that decide symbols. */
 typedef struct Defs { DefKind kind; const Map *owner; } Defs;
 
-/* ---- depth-first order ------------------------------------------------------------------------- */
+/* ---- depth-first order ----------------------------------------------------------------------- */
 
 typedef struct Frame { Node *n; int next; } Frame;
 /* The set of nodes that were met grows with them, not with the module: most walks are of a small
@@ -162,7 +162,8 @@ child(const Node *n, int k, Defs defs, bool *end)
 			return n->regions[r]->results[k];
 		k -= n->regions[r]->nresults;
 	}
-	if ((defs.kind == ALL_DEFS || (defs.kind == SYM_DEFS && n->code == O_SYM)) && k-- == 0)   /* a symbol's def is its value */
+	/* a symbol's def is its value */
+	if ((defs.kind == ALL_DEFS || (defs.kind == SYM_DEFS && n->code == O_SYM)) && k-- == 0)
 		return n->def;
 	if (defs.owner && n->code == O_SYM && k == 0)
 		return map_get(defs.owner, n);
@@ -173,7 +174,8 @@ child(const Node *n, int k, Defs defs, bool *end)
 static bool
 scalar_child(const Node *n, int k, Node **c)
 {
-	if (k >= n->nin || n->code == O_LET || n->code == O_CALL)   /* statements: their value is elsewhere */
+	/* statements: their value is elsewhere */
+	if (k >= n->nin || n->code == O_LET || n->code == O_CALL)
 		return false;
 	*c = n->in[k];
 	if (*c && (*c)->type->kind != T_SCALAR)
@@ -265,7 +267,8 @@ decides(const Node *n, const LoopSym *s)
 	const Node *go = body->results[0];
 	int k = s->result, axis = s->axis;
 
-	if (k >= t->rank || t->elem[k]->kind != T_TENSOR || axis >= t->elem[k]->rank || t->elem[k]->dims[axis] != s->sym)
+	if (k >= t->rank || t->elem[k]->kind != T_TENSOR || axis >= t->elem[k]->rank ||
+		t->elem[k]->dims[axis] != s->sym)
 		return false;
 	if (n->code == O_IF)
 		in = body->results[k]->type;
@@ -274,8 +277,10 @@ decides(const Node *n, const LoopSym *s)
 	else if (axis > 0) {
 		in = body->results[1 + k]->type;
 		axis--;
-	} else                                   /* the rounds: known where a condition does not end them */
-		return !n->in[0] || (go->code != O_CONST && (go->code != O_TENSOR || go->in[go->nin - 1]->code != O_NUM));
+	/* the rounds: known where a condition does not end them */
+	} else
+		return !n->in[0] || (go->code != O_CONST &&
+		(go->code != O_TENSOR || go->in[go->nin - 1]->code != O_NUM));
 	return in->dims[axis] != s->sym;
 }
 
@@ -295,7 +300,7 @@ symbol_owners(Module *m, Map *owner)
 	free(list);
 }
 
-/* ---- substitution ------------------------------------------------------------------------------- */
+/* ---- substitution ---------------------------------------------------------------------------- */
 
 static void
 collect_binders(Node **list, int n, Map *bound)

@@ -25,7 +25,8 @@ split_heads(Build *b, Node *x, int64_t heads, Node *first, Node *size)
 Node *
 ungroup(Module *m, Node *t)
 {
-	Node *dims[4] = {dim_of(t, 0), x_mul(m, dim_of(t, 1), dim_of(t, 2)), dim_of(t, 3), dim_of(t, 4)};
+	Node *dims[4] = {dim_of(t, 0), x_mul(m, dim_of(t, 1), dim_of(t, 2)), dim_of(t, 3),
+		dim_of(t, 4)};
 
 	return reshape(m, t, 4, dims);
 }
@@ -55,7 +56,8 @@ append(Module *m, Node *a, Node *b, const Loc *loc)
 
 	for (i = 0; i < 4; i++) {
 		if (i != 2)
-			require(m, x_eq(m, dim_of(a, i), dim_of(b, i)), loc, "the past has %s elements at axis %d, the new %s",
+			require(m, x_eq(m, dim_of(a, i), dim_of(b, i)), loc,
+				"the past has %s elements at axis %d, the new %s",
 				expr_print(m, dim_of(a, i)), i, expr_print(m, dim_of(b, i)));
 		axes[i] = idx[i] = x_axis(m, i == 2 ? x_add(m, p, dim_of(b, 2)) : dim_of(b, i));
 	}
@@ -64,7 +66,7 @@ append(Module *m, Node *a, Node *b, const Loc *loc)
 	return t_tensor(m, 4, axes, e);
 }
 
-/* ---- the core ----------------------------------------------------------------------------------- */
+/* ---- the core -------------------------------------------------------------------------------- */
 
 static Node *
 score_scale(const Att *a, DType d)
@@ -117,7 +119,8 @@ raw_scores(Att *a)
 	Module *m = a->b->m;
 	DType d = dtype_of(a->q), acc = acc_type(d);
 	bool half = dt_small(d);
-	Node *q = half ? prescaled(a, a->q) : a->q, *k = half ? prescaled(a, a->k) : a->k, *axes[5], *e, *s;
+	Node *q = half ? prescaled(a, a->q) : a->q, *k = half ? prescaled(a, a->k) : a->k, *axes[5], *e,
+		*s;
 
 	score_axes(a, dim_of(a->k, 2), axes);
 	e = x_axis(m, dim_of(a->k, 3));
@@ -173,7 +176,8 @@ softmax_rows(Att *a)
 {
 	Module *m = a->b->m;
 	DType d = dtype_of(a->q), c = a->softmax, acc = acc_type(c);
-	Node *axes[5], *j, *x = a->biased, *top, *e, *sum, *alive = a->guards && a->bias ? rows_alive(a) : NULL;
+	Node *axes[5], *j, *x = a->biased, *top, *e, *sum,
+		*alive = a->guards && a->bias ? rows_alive(a) : NULL;
 
 	if (c != d) {
 		axes_new(m, 5, x->type->dims, axes);
@@ -211,13 +215,17 @@ attention(Att *a)
 	DType d = dtype_of(a->v), acc;
 	Node *axes[5], *j, *e, *h = dim_of(a->q, 1), *kh = dim_of(a->k, 1);
 
-	require(m, x_eq(m, x_mod(m, h, kh), x_idx(m, 0)), a->b->loc, "%s query heads for %s key heads", expr_print(m, h),
+	require(m, x_eq(m, x_mod(m, h, kh), x_idx(m, 0)), a->b->loc, "%s query heads for %s key heads",
+		expr_print(m, h),
 		expr_print(m, kh));
-	require(m, x_and(m, x_eq(m, dim_of(a->k, 1), dim_of(a->v, 1)), x_eq(m, dim_of(a->k, 2), dim_of(a->v, 2))),
+	require(m, x_and(m, x_eq(m, dim_of(a->k, 1), dim_of(a->v, 1)),
+		x_eq(m, dim_of(a->k, 2), dim_of(a->v, 2))),
 		a->b->loc, "keys and values differ in number");
-	require(m, x_and(m, x_eq(m, dim_of(a->q, 0), dim_of(a->k, 0)), x_eq(m, dim_of(a->k, 0), dim_of(a->v, 0))),
+	require(m, x_and(m, x_eq(m, dim_of(a->q, 0), dim_of(a->k, 0)),
+		x_eq(m, dim_of(a->k, 0), dim_of(a->v, 0))),
 		a->b->loc, "queries, keys and values differ in their batch");
-	require(m, x_eq(m, dim_of(a->q, 3), dim_of(a->k, 3)), a->b->loc, "queries have %s elements, keys %s",
+	require(m, x_eq(m, dim_of(a->q, 3), dim_of(a->k, 3)), a->b->loc,
+		"queries have %s elements, keys %s",
 		expr_print(m, dim_of(a->q, 3)), expr_print(m, dim_of(a->k, 3)));
 	raw_scores(a);
 	cap_and_bias(a);
@@ -226,13 +234,14 @@ attention(Att *a)
 	acc = acc_type(dtype_of(a->probs) == DT_F64 ? DT_F64 : d);
 	score_axes(a, dim_of(a->v, 3), axes);
 	j = x_axis(m, dim_of(a->v, 2));
-	e = sum_of_products(m, acc, 1, &j, x_read(m, a->probs, (Node *[]){axes[0], axes[1], axes[2], axes[3], j}),
+	e = sum_of_products(m, acc, 1, &j,
+		x_read(m, a->probs, (Node *[]){axes[0], axes[1], axes[2], axes[3], j}),
 		x_read(m, a->v, (Node *[]){axes[0], axes[1], j, axes[4]}));
 	a->y = t_tensor(m, 5, axes, x_cast(m, d, e));
 	return true;
 }
 
-/* ---- ai.onnx Attention ------------------------------------------------------------------------------ */
+/* ---- ai.onnx Attention ----------------------------------------------------------------------- */
 
 typedef struct Masks { Node *mask, *offset, *lens; bool causal; int64_t left, right; } Masks;
 
@@ -262,7 +271,8 @@ masks_bias(Att *a, Node *n, Node *h, Node *i, Node *j)
 	Module *m = a->b->m;
 	Masks *k = a->arg;
 	DType d = dtype_of(a->q);
-	Node *at[4] = {n, h, i, j}, *e = k->mask ? mask_bias(a, at, d) : NULL, *ok = x_bool(m, true), *len, *p, *hide;
+	Node *at[4] = {n, h, i, j}, *e = k->mask ? mask_bias(a, at, d) : NULL, *ok = x_bool(m, true),
+		*len, *p, *hide;
 
 	len = k->lens ? x_cast(m, DT_INDEX, x_read(m, k->lens, &n)) : NULL;
 	p = x_add(m, i, len ? x_sub(m, len, dim_of(a->q, 2)) : k->offset);
@@ -278,7 +288,8 @@ masks_bias(Att *a, Node *n, Node *h, Node *i, Node *j)
 	if (is_intv(ok, 1))
 		return e ? e : x_int(m, d, 0);
 	/* -inf is added to the mask: a mask of NaN or +inf stays what that gives */
-	return e ? x_add(m, e, x_select(m, ok, x_int(m, d, 0), hide)) : x_select(m, ok, x_int(m, d, 0), hide);
+	return e ? x_add(m, e, x_select(m, ok, x_int(m, d, 0), hide))
+		: x_select(m, ok, x_int(m, d, 0), hide);
 }
 
 static bool
@@ -289,7 +300,8 @@ softmax_type(Build *b, DType *d)
 	if (!a)
 		return true;
 	*d = dtype_of_onnx((int)a->i);
-	return dt_float(*d) || fail(b, "softmax_precision %lld is no float type", (long long)a->i) != NULL;
+	return dt_float(*d) || fail(b, "softmax_precision %lld is no float type",
+		(long long)a->i) != NULL;
 }
 
 /* Operand i as four dimensions. */
@@ -306,7 +318,8 @@ four_dims(Build *b, int i, const char *heads)
 	if (n < 1 || n > 1 << 24)
 		return fail(b, "%s must be given for operands of 3 dimensions", heads);
 	size = x_fdiv(b->m, dim_of(x, 2), x_idx(b->m, n));
-	require(b->m, x_eq(b->m, x_muli(b->m, size, n), dim_of(x, 2)), b->loc, "%s columns for %lld heads",
+	require(b->m, x_eq(b->m, x_muli(b->m, size, n), dim_of(x, 2)), b->loc,
+		"%s columns for %lld heads",
 		expr_print(b->m, dim_of(x, 2)), (long long)n);
 	return split_heads(b, x, n, x_idx(b->m, 0), size);
 }
@@ -318,7 +331,8 @@ window_sizes(Build *b, Masks *k)
 	k->right = attr_int(b, "right_window_size");
 	if (k->left >= -1 && k->right >= -1 && k->left < 1 << 30 && k->right < 1 << 30)
 		return true;
-	return fail(b, "window sizes %lld, %lld must be -1 or nonnegative", (long long)k->left, (long long)k->right) != NULL;
+	return fail(b, "window sizes %lld, %lld must be -1 or nonnegative", (long long)k->left,
+		(long long)k->right) != NULL;
 }
 
 static Node *
@@ -327,7 +341,8 @@ build_attention(Build *b)
 	Module *m = b->m;
 	Node **in = b->in, *out[4];
 	DType d = dtype_of(in[0]);
-	Masks k = {.mask = in[3], .lens = in[6], .offset = x_idx(m, 0), .causal = attr_int(b, "is_causal") != 0};
+	Masks k = {.mask = in[3], .lens = in[6], .offset = x_idx(m, 0),
+		.causal = attr_int(b, "is_causal") != 0};
 	Att a = {.b = b, .scale = attr_find(b->attrs, "scale") ? attr_float(b, "scale") : 0,
 		.softcap = attr_float(b, "softcap"), .softmax = d, .arg = &k};
 	int64_t mode = attr_int(b, "qk_matmul_output_mode");
@@ -370,18 +385,21 @@ build_attention(Build *b)
 	return t_tuple(m, 4, out);
 }
 
-/* ---- rotary embedding ------------------------------------------------------------------------------------- */
+/* ---- rotary embedding ------------------------------------------------------------------------ */
 
 /*
- * x4 [B, H, S, E]: the first `rotated` elements of each vector turned by the angles of their position,
- * in pairs (i, i + half) or, interleaved, (2 i, 2 i + 1). position NULL: cos and sin are [B, S, half].
+ * x4 [B, H, S, E]: the first `rotated` elements of each vector turned by the angles of their
+ * position, in pairs (i, i + half) or, interleaved, (2 i, 2 i + 1). position NULL: cos and sin are
+ * [B, S, half].
  */
 Node *
-rotary(Build *b, Node *x4, Node *cos, Node *sin, Node *(*position)(Module *, Node *, Node *, void *), void *arg,
+rotary(Build *b, Node *x4, Node *cos, Node *sin,
+	Node *(*position)(Module *, Node *, Node *, void *), void *arg,
 	bool interleaved, Node *rotated)
 {
 	Module *m = b->m;
-	Node *half = x_fdiv(m, rotated, x_idx(m, 2)), *axes[4], *e, *i, *other, *c, *s, *idx[3], *second, *at[4], *x, *y;
+	Node *half = x_fdiv(m, rotated, x_idx(m, 2)), *axes[4], *e, *i, *other, *c, *s, *idx[3],
+		*second, *at[4], *x, *y;
 	int n = rank_of(cos);
 
 	axes_new(m, 4, x4->type->dims, axes);
@@ -409,7 +427,8 @@ rotary(Build *b, Node *x4, Node *cos, Node *sin, Node *(*position)(Module *, Nod
 	x = x_read(m, x4, axes);
 	y = x_read(m, x4, at);
 	/* first of a pair: cos x - sin y; second: sin y + cos x */
-	e = x_select(m, second, x_add(m, x_mul(m, s, y), x_mul(m, c, x)), x_sub(m, x_mul(m, c, x), x_mul(m, s, y)));
+	e = x_select(m, second, x_add(m, x_mul(m, s, y), x_mul(m, c, x)),
+		x_sub(m, x_mul(m, c, x), x_mul(m, s, y)));
 	return t_tensor(m, 4, axes, x_select(m, x_lt(m, axes[3], rotated), e, x));
 }
 
@@ -425,7 +444,8 @@ given_position(Module *m, Node *n, Node *s, void *ids)
 static Node *
 packed(Module *m, Node *y4)
 {
-	Node *axes[4], *idx[4], *dims[3] = {dim_of(y4, 0), dim_of(y4, 2), x_mul(m, dim_of(y4, 1), dim_of(y4, 3))};
+	Node *axes[4], *idx[4], *dims[3] = {dim_of(y4, 0), dim_of(y4, 2),
+		x_mul(m, dim_of(y4, 1), dim_of(y4, 3))};
 	static const int order[4] = {0, 2, 1, 3};
 	int i;
 
@@ -438,29 +458,35 @@ static Node *
 build_rotary(Build *b)
 {
 	Module *m = b->m;
-	Node *x4 = four_dims(b, 0, "num_heads"), *cos = b->in[1], *sin = b->in[2], *ids = b->in[3], *rotated, *y;
+	Node *x4 = four_dims(b, 0, "num_heads"), *cos = b->in[1], *sin = b->in[2], *ids = b->in[3],
+		*rotated, *y;
 	int64_t r = attr_int(b, "rotary_embedding_dim");
 	int want = ids ? 2 : 3, i;
 
 	if (!x4)
 		return NULL;
 	if (rank_of(cos) != want || rank_of(sin) != want || (ids && rank_of(ids) != 2))
-		return fail(b, "the caches have %d and %d dimensions, must have %d", rank_of(cos), rank_of(sin), want);
+		return fail(b, "the caches have %d and %d dimensions, must have %d", rank_of(cos),
+			rank_of(sin), want);
 	if (r < 0 || r > 1 << 24)
 		return fail(b, "rotary_embedding_dim is %lld", (long long)r);
 	rotated = r ? x_idx(m, r) : dim_of(x4, 3);
-	require(m, x_le(m, rotated, dim_of(x4, 3)), b->loc, "rotary_embedding_dim is %lld, vectors have %s elements",
+	require(m, x_le(m, rotated, dim_of(x4, 3)), b->loc,
+		"rotary_embedding_dim is %lld, vectors have %s elements",
 		(long long)r, expr_print(m, dim_of(x4, 3)));
-	require(m, x_eq(m, x_muli(m, dim_of(cos, want - 1), 2), rotated), b->loc, "the caches have %s columns for %s elements",
+	require(m, x_eq(m, x_muli(m, dim_of(cos, want - 1), 2), rotated), b->loc,
+		"the caches have %s columns for %s elements",
 		expr_print(m, dim_of(cos, want - 1)), expr_print(m, rotated));
 	expect_shape(b, "sin_cache", sin, want, cos->type->dims);
 	for (i = 0; i < 2; i++)
-		expect_dim(b, ids ? "position_ids" : "cos_cache", dim_of(ids ? ids : cos, i), dim_of(x4, 2 * i), false);
-	y = rotary(b, x4, cos, sin, ids ? given_position : NULL, ids, attr_int(b, "interleaved") != 0, rotated);
+		expect_dim(b, ids ? "position_ids" : "cos_cache", dim_of(ids ? ids : cos, i),
+			dim_of(x4, 2 * i), false);
+	y = rotary(b, x4, cos, sin, ids ? given_position : NULL, ids, attr_int(b, "interleaved") != 0,
+		rotated);
 	return rank_of(b->in[0]) == 3 ? packed(m, y) : y;
 }
 
-/* ---- FlexAttention ------------------------------------------------------------------------------------------ */
+/* ---- FlexAttention --------------------------------------------------------------------------- */
 
 /* Runs one of the operator's graphs on a tensor: a loop of one round. */
 static Node *
@@ -511,7 +537,7 @@ build_flex_attention(Build *b)
 	return join_heads(b->m, &a, false);
 }
 
-/* ---- linear attention ------------------------------------------------------------------------------------------ */
+/* ---- linear attention ------------------------------------------------------------------------ */
 
 typedef struct Linear {
 	Build *b;
@@ -524,7 +550,8 @@ static Node *
 at_round(Linear *l, Node *t, Node *n, Node *trip, Node *col)
 {
 	Module *m = l->b->m;
-	Node *idx[3] = {n, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), x_stretched(m, dim_of(t, 2), col)};
+	Node *idx[3] = {n, x_cast(m, DT_INDEX, x_read(m, trip, NULL)),
+		x_stretched(m, dim_of(t, 2), col)};
 
 	return x_cast(m, DT_F32, x_read(m, t, idx));
 }
@@ -557,7 +584,8 @@ written(Linear *l, Node *s, Node *trip)
 	v = at_round(l, l->v, ax[0], trip, x_add(m, x_mul(m, ax[1], l->dv), ax[3]));
 	if (!l->beta)
 		return t_tensor(m, 3, out, v);
-	got = x_mul(m, decayed(l, s, trip, ax), at_round(l, l->k, ax[0], trip, x_add(m, x_mul(m, ax[1], l->dk), d)));
+	got = x_mul(m, decayed(l, s, trip, ax),
+		at_round(l, l->k, ax[0], trip, x_add(m, x_mul(m, ax[1], l->dk), d)));
 	got = x_reduce(m, COMB_SUM, 1, &d, got);
 	v = x_mul(m, at_round(l, l->beta, ax[0], trip, ax[1]), x_sub(m, v, got));
 	return t_tensor(m, 3, out, v);
@@ -580,7 +608,8 @@ static Node *
 linear_output(Linear *l, Node *s, Node *trip)
 {
 	Module *m = l->b->m;
-	Node *ax[3] = {x_axis(m, l->B), x_axis(m, l->H), x_axis(m, l->dv)}, *d = x_axis(m, l->dk), *q, *e;
+	Node *ax[3] = {x_axis(m, l->B), x_axis(m, l->H), x_axis(m, l->dv)}, *d = x_axis(m, l->dk), *q,
+		*e;
 	Node *group = x_fdiv(m, l->H, l->KH);
 
 	q = at_round(l, l->q, ax[0], trip, x_add(m, x_mul(m, ax[1], l->dk), d));
@@ -606,8 +635,10 @@ linear_args(Build *b, Linear *l)
 	if (kh < 1 || h < 1 || h % kh || h > 1 << 24)
 		return fail(b, "%lld query heads for %lld key heads", (long long)h, (long long)kh) != NULL;
 	if ((b->in[4] != NULL) != (i & 1) || (b->in[5] != NULL) != (i >> 1))
-		return fail(b, "decay and beta must be given where update_rule \"%s\" asks for them", rule) != NULL;
-	*l = (Linear){.b = b, .q = b->in[0], .k = b->in[1], .v = b->in[2], .decay = b->in[4], .beta = b->in[5],
+		return fail(b, "decay and beta must be given where update_rule \"%s\" asks for them",
+			rule) != NULL;
+	*l = (Linear){.b = b, .q = b->in[0], .k = b->in[1], .v = b->in[2], .decay = b->in[4],
+		.beta = b->in[5],
 		.H = x_idx(m, h), .KH = x_idx(m, kh)};
 	for (i = 0; i < 6; i++)
 		if (i != 3 && b->in[i] && rank_of(b->in[i]) != 3)
@@ -626,7 +657,8 @@ linear_args(Build *b, Linear *l)
 		expect_dim(b, "beta", dim_of(l->beta, 2), l->KH, true);
 	if (l->decay) {
 		l->per_head = x_eq(m, dim_of(l->decay, 2), l->KH);
-		require(m, x_or(m, l->per_head, x_eq(m, dim_of(l->decay, 2), x_mul(m, l->KH, l->dk))), b->loc,
+		require(m, x_or(m, l->per_head, x_eq(m, dim_of(l->decay, 2), x_mul(m, l->KH, l->dk))),
+			b->loc,
 			"decay has %s columns", expr_print(m, dim_of(l->decay, 2)));
 	}
 	l->scale = scale != 0 ? x_flt(m, DT_F32, scale)
@@ -651,7 +683,8 @@ build_linear_attention(Build *b)
 		return fail(b, "past_state has %d dimensions, must have 4", rank_of(b->in[3]));
 	if (b->in[3])
 		expect_shape(b, "past_state", b->in[3], 4, dims);
-	init = t_tensor(m, 4, ax, b->in[3] ? x_cast(m, DT_F32, x_read(m, b->in[3], ax)) : x_int(m, DT_F32, 0));
+	init = t_tensor(m, 4, ax,
+		b->in[3] ? x_cast(m, DT_F32, x_read(m, b->in[3], ax)) : x_int(m, DT_F32, 0));
 	body->nparams = 2;
 	body->params = NEWN(m, Node *, 2);
 	body->params[0] = trip = t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
@@ -675,23 +708,27 @@ build_linear_attention(Build *b)
 	return t_tuple(m, 2, out);
 }
 
-/* ---- causal convolution ------------------------------------------------------------------------------------------ */
+/* ---- causal convolution ---------------------------------------------------------------------- */
 
 static Node *
 build_causal_conv(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *w = b->in[1], *past = b->in[3], *ax[3], *idx[3], *before, *e, *xp, *tap, *wi[3], *y, *out[2];
+	Node *x = b->in[0], *w = b->in[1], *past = b->in[3], *ax[3], *idx[3], *before, *e, *xp, *tap,
+		*wi[3], *y, *out[2];
 	DType d = dtype_of(x), acc = acc_type(d);
 	const char *act = attr_str(b, "activation");
 	bool silu = strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0;
 
 	if (!silu && strcmp(act, "none"))
 		return fail(b, "activation is \"%s\", must be none, silu or swish", act);
-	if (rank_of(x) != 3 || rank_of(w) != 3 || (past && rank_of(past) != 3) || (b->in[2] && rank_of(b->in[2]) != 1))
+	if (rank_of(x) != 3 || rank_of(w) != 3 || (past && rank_of(past) != 3) ||
+		(b->in[2] && rank_of(b->in[2]) != 1))
 		return fail(b, "input, weight and past_state must have 3 dimensions, the bias 1");
-	require(m, x_and(m, x_eq(m, dim_of(w, 0), dim_of(x, 1)), x_eq(m, dim_of(w, 1), x_idx(m, 1))), b->loc,
-		"the weights are [%s, %s, k] for %s channels", expr_print(m, dim_of(w, 0)), expr_print(m, dim_of(w, 1)),
+	require(m, x_and(m, x_eq(m, dim_of(w, 0), dim_of(x, 1)), x_eq(m, dim_of(w, 1), x_idx(m, 1))),
+		b->loc,
+		"the weights are [%s, %s, k] for %s channels", expr_print(m, dim_of(w, 0)),
+		expr_print(m, dim_of(w, 1)),
 		expr_print(m, dim_of(x, 1)));
 	before = x_addi(m, dim_of(w, 2), -1);
 	require(m, x_le(m, x_idx(m, 0), before), b->loc, "the kernel is empty");
@@ -721,7 +758,8 @@ build_causal_conv(Build *b)
 	e = x_cast(m, d, e);
 	if (silu) {
 		e = x_cast(m, acc, e);
-		e = x_mul(m, e, x2(m, O_DIV, x_int(m, acc, 1), x_add(m, x_int(m, acc, 1), x1(m, O_EXP, x1(m, O_NEG, e)))));
+		e = x_mul(m, e, x2(m, O_DIV, x_int(m, acc, 1),
+			x_add(m, x_int(m, acc, 1), x1(m, O_EXP, x1(m, O_NEG, e)))));
 	}
 	out[0] = t_tensor(m, 3, ax, x_cast(m, d, e));
 	ax[0] = x_axis(m, dim_of(x, 0));
@@ -734,22 +772,29 @@ build_causal_conv(Build *b)
 }
 
 const Op ops_attention[] = {
-	BUILD("attention", "Attention", 25, "(q: float, k: q, v: float, mask: num|bool?, past_key: q?, past_value: v?,"
+	BUILD("attention", "Attention", 25,
+		"(q: float, k: q, v: float, mask: num|bool?, past_key: q?, past_value: v?,"
 		" kv_lens: i64?) {is_causal: int = 0, kv_num_heads: int?, left_window_size: int = -1, q_num_heads: int?,"
 		" qk_matmul_output_mode: int = 0, right_window_size: int = -1, scale: float?, softcap: float = 0,"
 		" softmax_precision: int?} -> y, present_key?, present_value?, qk?", build_attention,
 		"scaled dot-product attention"),
-	BUILD("rotary_embedding", "RotaryEmbedding", 23, "(x: float, cos: x, sin: x, position_ids: i64?)"
-		" {interleaved: int = 0, num_heads: int?, rotary_embedding_dim: int = 0} -> y", build_rotary,
+	BUILD("rotary_embedding", "RotaryEmbedding", 23,
+	"(x: float, cos: x, sin: x, position_ids: i64?)"
+		" {interleaved: int = 0, num_heads: int?, rotary_embedding_dim: int = 0} -> y",
+		build_rotary,
 		"pairs of elements turned by the angle of their position"),
-	STRUCT("flex_attention", "ai.onnx.preview:FlexAttention", 1, "(q: float, k: q, v: q) {prob_mod: region?,"
+	STRUCT("flex_attention", "ai.onnx.preview:FlexAttention", 1,
+	"(q: float, k: q, v: q) {prob_mod: region?,"
 		" scale: float?, score_mod: region?, softmax_precision: int?} -> y", build_flex_attention,
 		"attention with graphs for scores and probabilities"),
-	STRUCT("linear_attention", "LinearAttention", 27, "(q: float, k: q, v: q, past_state: float?, decay: q?, beta: q?)"
+	STRUCT("linear_attention", "LinearAttention", 27,
+	"(q: float, k: q, v: q, past_state: float?, decay: q?, beta: q?)"
 		" {chunk_size: int = 64, kv_num_heads: int, q_num_heads: int, scale: float = 0,"
 		" update_rule: str = \"gated_delta\"} -> y, present_state", build_linear_attention,
 		"attention by a recurrent state"),
-	BUILD("causal_conv_with_state", "CausalConvWithState", 27, "(x: float, w: x, bias: x?, past_state: x?)"
-		" {activation: str = \"none\"} -> y, present_state", build_causal_conv, "causal depthwise convolution"),
+	BUILD("causal_conv_with_state", "CausalConvWithState", 27,
+	"(x: float, w: x, bias: x?, past_state: x?)"
+		" {activation: str = \"none\"} -> y, present_state", build_causal_conv,
+		"causal depthwise convolution"),
 	{0}
 };

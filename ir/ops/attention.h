@@ -11,10 +11,12 @@ struct Att {
 	double scale;          /* of scores; 0: 1 / sqrt(E) */
 	double softcap;        /* 0: none */
 	DType softmax;         /* type that the softmax is computed in */
-	/* What is added to the score of query i and key j of batch entry n and head h; NULL: nothing. */
+	/* What is added to the score of query i and key j of batch entry n and head h; NULL:
+	 * nothing. */
 	Node *(*bias)(Att *, Node *n, Node *h, Node *i, Node *j);
 	Node *(*sink)(Att *, Node *h);  /* a further score in each row's softmax; NULL: none */
-	Node *(*mod)(Att *, Node *scores, int which);   /* FlexAttention's graphs: 0 scores, 1 probabilities */
+	/* FlexAttention's graphs: 0 scores, 1 probabilities */
+	Node *(*mod)(Att *, Node *scores, int which);
 	bool guards;           /* a row may have no key: then it is 0 */
 	void *arg;
 	/* results, [B, KH, H / KH, L, T], and [B, KH, H / KH, L, EV] */
@@ -28,7 +30,8 @@ Node *join_heads(Module *, const Att *, bool packed);    /* y as [B, L, H * EV] 
 Node *ungroup(Module *, Node *t);                        /* [B, KH, G, x, y] as [B, KH * G, x, y] */
 /* a's elements, then b's, along axis 2 of 4. */
 Node *append(Module *, Node *a, Node *b, const Loc *);
-Node *rotary(Build *, Node *x4, Node *cos, Node *sin, Node *(*position)(Module *, Node *n, Node *s, void *), void *arg,
+Node *rotary(Build *, Node *x4, Node *cos, Node *sin,
+	Node *(*position)(Module *, Node *n, Node *s, void *), void *arg,
 	bool interleaved, Node *rotated);
 
 #endif

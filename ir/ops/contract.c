@@ -3,7 +3,8 @@
  *
  * Each is a tensor whose body is sum(cast? read * cast? read) over indices that are affine in the
  * axes: what schedules of contractions recognise. What would disturb that form stands before it
- * (padding, zero insertion) or after it (bias, scales, the reshape of groups) as a tensor of its own.
+ * (padding, zero insertion) or after it (bias, scales, the reshape of groups) as a tensor of its
+ * own.
  */
 #include <string.h>
 #include "ops.h"
@@ -22,7 +23,7 @@ sum_of_products(Module *m, DType acc, int n, Node *const *axes, Node *a, Node *b
 	return x_reduce(m, COMB_SUM, n, axes, x_mul(m, x_cast(m, acc, a), x_cast(m, acc, b)));
 }
 
-/* ---- matrix products -------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 /* The indices of numpy's matmul: [.., m, k] x [.., k, n], batch dimensions broadcast; 1-D operands
  * lose their axis. */
@@ -86,7 +87,8 @@ product(Module *m, Product *p, Node *x, Node *y)
 {
 	DType acc = acc_type(dtype_of(x));
 
-	return t_tensor(m, p->n, p->axes, sum_of_products(m, acc, 1, &p->k, x_read(m, x, p->x), x_read(m, y, p->y)));
+	return t_tensor(m, p->n, p->axes,
+		sum_of_products(m, acc, 1, &p->k, x_read(m, x, p->x), x_read(m, y, p->y)));
 }
 
 static Node *
@@ -121,7 +123,8 @@ static Node *
 build_gemm(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *y = b->in[1], *c = b->in[2], *axes[2], *k, *kx, *ky, *xi[2], *yi[2], *e, *cd;
+	Node *x = b->in[0], *y = b->in[1], *c = b->in[2], *axes[2], *k, *kx, *ky, *xi[2], *yi[2], *e,
+		*cd;
 	bool tx = attr_int(b, "transA") != 0, ty = attr_int(b, "transB") != 0;
 	DType d = dtype_of(x), acc = acc_type(d);
 	double alpha = attr_float(b, "alpha"), beta = attr_float(b, "beta");
@@ -133,7 +136,8 @@ build_gemm(Build *b)
 		return fail(b, "C has %d dimensions, at most 2 are allowed", rank_of(c));
 	kx = dim_of(x, tx ? 0 : 1);
 	ky = dim_of(y, ty ? 1 : 0);
-	require(m, x_eq(m, kx, ky), b->loc, "A' has %s columns, B' %s rows", expr_print(m, kx), expr_print(m, ky));
+	require(m, x_eq(m, kx, ky), b->loc, "A' has %s columns, B' %s rows", expr_print(m, kx),
+		expr_print(m, ky));
 	axes[0] = x_axis(m, dim_of(x, tx ? 1 : 0));
 	axes[1] = x_axis(m, dim_of(y, ty ? 0 : 1));
 	k = x_axis(m, kx->code == O_NUM ? kx : ky);
@@ -156,10 +160,11 @@ build_gemm(Build *b)
 	return t_tensor(m, 2, axes, x_cast(m, d, e));
 }
 
-/* ---- integer matrix products --------------------------------------------------------------------- */
+/* ---- integer matrix products ----------------------------------------------------------------- */
 
-/* A zero point or scale of a matmul operand at the given indices of the operand: one value, one a row
- * (rows: of the first operand) or a column, or a tensor of the operand's rank with an extent of 1. */
+/* A zero point or scale of a matmul operand at the given indices of the operand: one value, one a
+ * row (rows: of the first operand) or a column, or a tensor of the operand's rank with an extent of
+ * 1. */
 static Node *
 operand_param(Build *b, Node *t, Node *x, Node *const *idx, bool rows)
 {
@@ -192,7 +197,8 @@ expect_dim(Build *b, const char *what, Node *have, Node *want, bool may_be_one)
 
 	if (may_be_one)
 		ok = x_or(m, ok, x_eq(m, have, x_idx(m, 1)));
-	require(m, ok, b->loc, "%s has %s elements where %s are needed", what, expr_print(m, have), expr_print(m, want));
+	require(m, ok, b->loc, "%s has %s elements where %s are needed", what, expr_print(m, have),
+		expr_print(m, want));
 }
 
 void
@@ -225,8 +231,8 @@ sum_over_k(Module *m, DType c, Node *x, Node *const *idx, Node *k)
 }
 
 /*
- * sum (a - za)(b - zb) = sum a b - za sum b - zb sum a + k za zb, of bytes in wrapping 32-bit integers:
- * exact, and the product stays a product of bytes. At the axes of p, which are renewed.
+ * sum (a - za)(b - zb) = sum a b - za sum b - zb sum a + k za zb, of bytes in wrapping 32-bit
+ * integers: exact, and the product stays a product of bytes. At the axes of p, which are renewed.
  */
 static Node *
 integer_product(Build *b, Node *x, Node *y, Node *zx, Node *zy, Product *p)
@@ -291,14 +297,16 @@ build_qlinear_matmul(Build *b)
 	return t_tensor(m, p.n, p.axes, requantized(m, e, scale, scalar_arg(m, in[7])));
 }
 
-/* ---- einsum ----------------------------------------------------------------------------------- */
+/* ---- einsum ---------------------------------------------------------------------------------- */
 
 /* Labels: letters, then the dimensions of the ellipsis. */
 enum { LETTERS = 52, LABELS = LETTERS + MAX_RANK };
 
-typedef struct Term { Node *t; int n, ellipsis, label[MAX_RANK]; } Term;    /* ellipsis: its dims, -1 if none */
+/* ellipsis: its dims, -1 if none */
+typedef struct Term { Node *t; int n, ellipsis, label[MAX_RANK]; } Term;
 
-/* The labels of a term, up to a comma, an arrow or the end; *s moves past them. NULL or what is wrong. */
+/* The labels of a term, up to a comma, an arrow or the end;
+ * *s moves past them. NULL or what is wrong. */
 static const char *
 parse_term(const char **s, int rank, int known, Term *t)
 {
@@ -329,7 +337,8 @@ parse_term(const char **s, int rank, int known, Term *t)
 			return "a label is not a letter";
 	}
 	*s = p;
-	return rank >= 0 && t->n != rank ? "a term's labels differ in number from its operand's dimensions" : NULL;
+	return rank >= 0 && t->n != rank
+		? "a term's labels differ in number from its operand's dimensions" : NULL;
 }
 
 /* Without an arrow: the ellipsis, then the labels that stand once, in the alphabet's order. */
@@ -361,7 +370,8 @@ parse_equation(Build *b, Term *terms, Term *out)
 			return fail(b, "equation \"%s\": %s", attr_str(b, "equation"), error) != NULL;
 		terms[i].t = b->in[i];
 		if (terms[i].ellipsis >= 0 && ellipsis >= 0 && terms[i].ellipsis != ellipsis)
-			return fail(b, "an ellipsis covers %d dimensions in one term and %d in term %d", ellipsis,
+			return fail(b, "an ellipsis covers %d dimensions in one term and %d in term %d",
+				ellipsis,
 				terms[i].ellipsis, i) != NULL;
 		if (terms[i].ellipsis >= 0)
 			ellipsis = terms[i].ellipsis;
@@ -378,7 +388,8 @@ parse_equation(Build *b, Term *terms, Term *out)
 	s += 2;
 	error = parse_term(&s, -1, ellipsis, out);
 	if (error || *s)
-		return fail(b, "equation \"%s\": %s", attr_str(b, "equation"), error ? error : "text follows the result") != NULL;
+		return fail(b, "equation \"%s\": %s", attr_str(b, "equation"),
+			error ? error : "text follows the result") != NULL;
 	for (i = 0; i < b->nin; i++)
 		for (int k = 0; k < terms[i].n; k++)
 			seen[terms[i].label[k]] = true;
@@ -494,10 +505,13 @@ const Op ops_contract[] = {
 	BUILD("gemm", "Gemm", 13, "(a: num, b: a, c: a?)"
 		" {alpha: float = 1, beta: float = 1, transA: int = 0, transB: int = 0} -> y", build_gemm,
 		"alpha a b + beta c"),
-	BUILD("matmul_integer", "MatMulInteger", 10, "(a: i8|u8, b: i8|u8, a_zero: a?, b_zero: b?) {} -> y",
+	BUILD("matmul_integer", "MatMulInteger", 10,
+	"(a: i8|u8, b: i8|u8, a_zero: a?, b_zero: b?) {} -> y",
 		build_matmul_integer, "matrix product of bytes less their zero points"),
-	BUILD("qlinear_matmul", "QLinearMatMul", 21, "(a: num, a_scale: float, a_zero: a, b: num, b_scale: a_scale,"
-		" b_zero: b, y_scale: a_scale, y_zero: num) {} -> y", build_qlinear_matmul, "quantized matrix product"),
+	BUILD("qlinear_matmul", "QLinearMatMul", 21,
+	"(a: num, a_scale: float, a_zero: a, b: num, b_scale: a_scale,"
+		" b_zero: b, y_scale: a_scale, y_zero: num) {} -> y", build_qlinear_matmul,
+		"quantized matrix product"),
 	BUILD("einsum", "Einsum", 28, "(x: num, rest: x*) {equation: str} -> y", build_einsum,
 		"sum of products, by Einstein's notation"),
 	{0}

@@ -4,11 +4,13 @@
 #include <string.h>
 #include "attention.h"
 
-/* ---- projections -------------------------------------------------------------------------------- */
+/* ---- projections ----------------------------------------------------------------------------- */
 
-/* Columns of [B, S, ...] from `first` on as [B, heads, S, size], with its part of a bias from column bias_from on. */
+/* Columns of [B, S, ...] from `first` on as [B, heads, S, size],
+ * with its part of a bias from column bias_from on. */
 static Node *
-biased_columns(Build *b, Node *x, Node *bias, int64_t heads, Node *first, Node *bias_from, Node *size)
+biased_columns(Build *b, Node *x, Node *bias, int64_t heads, Node *first, Node *bias_from,
+	Node *size)
 {
 	Module *m = b->m;
 	Node *y = split_heads(b, x, heads, first, size), *ax[4], *col;
@@ -26,7 +28,7 @@ biased_heads(Build *b, Node *x, Node *bias, int64_t heads, Node *bias_from, Node
 	return biased_columns(b, x, bias, heads, x_idx(b->m, 0), bias_from, size);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------ */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 typedef struct Mask {
 	Node *mask, *bias, *past;      /* past: keys before this call's, an index */
@@ -34,13 +36,15 @@ typedef struct Mask {
 	double filter;
 } Mask;
 
-/* 0, or the filter value where the mask hides key j. Ranks: 1 lengths (and starts), 2 keys, 3 pairs. */
+/* 0, or the filter value where the mask hides key j. Ranks:
+ * 1 lengths (and starts), 2 keys, 3 pairs. */
 static Node *
 hidden(Att *a, Node *n, Node *i, Node *j)
 {
 	Module *m = a->b->m;
 	Mask *k = a->arg;
-	Node *t = k->mask, *zero = x_int(m, DT_F32, 0), *f = x_flt(m, DT_F32, k->filter), *B = dim_of(a->q, 0), *v, *at;
+	Node *t = k->mask, *zero = x_int(m, DT_F32, 0), *f = x_flt(m, DT_F32, k->filter),
+		*B = dim_of(a->q, 0), *v, *at;
 
 	if (rank_of(t) == 1) {
 		v = x_lt(m, j, x_cast(m, DT_INDEX, x_read(m, t, &n)));
@@ -81,7 +85,8 @@ mask_of(Att *a, Node *n, Node *h, Node *i, Node *j)
 static bool
 mask_args(Build *b, Mask *k, Node *mask, Node *bias)
 {
-	*k = (Mask){.mask = mask, .bias = bias, .past = x_idx(b->m, 0), .causal = attr_int(b, "unidirectional") != 0,
+	*k = (Mask){.mask = mask, .bias = bias, .past = x_idx(b->m, 0),
+		.causal = attr_int(b, "unidirectional") != 0,
 		.filter = attr_float(b, "mask_filter_value")};
 	if (mask && (rank_of(mask) < 1 || rank_of(mask) > 3))
 		return unsupported(b, "a mask of %d dimensions", rank_of(mask)) != NULL;
@@ -101,7 +106,8 @@ use_mask(Att *a, Mask *k)
 
 	if (r == 1) {
 		n = dim_of(k->mask, 0);
-		require(m, x_or(m, x_eq(m, n, B), x_eq(m, n, x_muli(m, B, 2))), b->loc, "the mask has %s lengths for %s sequences",
+		require(m, x_or(m, x_eq(m, n, B), x_eq(m, n, x_muli(m, B, 2))), b->loc,
+			"the mask has %s lengths for %s sequences",
 			expr_print(m, n), expr_print(m, B));
 	}
 	if (r == 2)
@@ -130,7 +136,7 @@ head_count(Build *b, const char *name)
 	return 0;
 }
 
-/* ---- Attention ---------------------------------------------------------------------------------------- */
+/* ---- Attention ------------------------------------------------------------------------------- */
 
 /* Keys and values stacked: [2, B, N, T, H]; part 0 or 1. */
 static Node *
@@ -152,7 +158,8 @@ stacked(Module *m, Node *k, Node *v)
 	ax[0] = x_axis(m, x_idx(m, 2));
 	for (int i = 0; i < 4; i++)
 		ax[i + 1] = x_axis(m, dim_of(k, i));
-	return t_tensor(m, 5, ax, x_select(m, x_eq(m, ax[0], x_idx(m, 0)), x_read(m, k, ax + 1), x_read(m, v, ax + 1)));
+	return t_tensor(m, 5, ax,
+		x_select(m, x_eq(m, ax[0], x_idx(m, 0)), x_read(m, k, ax + 1), x_read(m, v, ax + 1)));
 }
 
 /* From the projection [B, S, D + D + DV]. */
@@ -180,10 +187,12 @@ projected_attention(Build *b, Node *qkv, Node *mask, Node *past, Node *bias)
 	for (i = 0; i < 3; i++) {
 		d[i] = n ? x_idx(m, sizes[i]) : x_fdiv(m, dim_of(qkv, 2), x_idx(m, 3));
 		size[i] = x_fdiv(m, d[i], x_idx(m, heads));
-		require(m, x_eq(m, x_muli(m, size[i], heads), d[i]), b->loc, "%s columns for %lld heads", expr_print(m, d[i]),
+		require(m, x_eq(m, x_muli(m, size[i], heads), d[i]), b->loc, "%s columns for %lld heads",
+			expr_print(m, d[i]),
 			(long long)heads);
 	}
-	require(m, x_eq(m, x_add(m, x_add(m, d[0], d[1]), d[2]), dim_of(qkv, 2)), b->loc, "the projection has %s columns",
+	require(m, x_eq(m, x_add(m, x_add(m, d[0], d[1]), d[2]), dim_of(qkv, 2)), b->loc,
+		"the projection has %s columns",
 		expr_print(m, dim_of(qkv, 2)));
 	a.q = split_heads(b, qkv, heads, x_idx(m, 0), size[0]);
 	a.k = split_heads(b, qkv, heads, d[0], size[1]);
@@ -223,7 +232,8 @@ build_qattention(Build *b)
 {
 	Node **in = b->in, *x;
 
-	x = call(b, "matmul_integer_to_float", 7, (Node *[]){in[0], in[1], in[3], in[4], in[6], in[7], in[2]}, NULL);
+	x = call(b, "matmul_integer_to_float", 7,
+		(Node *[]){in[0], in[1], in[3], in[4], in[6], in[7], in[2]}, NULL);
 	if (!x)
 		return NULL;
 	if (rank_of(x) != 3)
@@ -231,7 +241,7 @@ build_qattention(Build *b)
 	return projected_attention(b, x, in[5], in[8], NULL);
 }
 
-/* ---- MultiHeadAttention ------------------------------------------------------------------------------------ */
+/* ---- MultiHeadAttention ---------------------------------------------------------------------- */
 
 static Node *
 build_multi_head(Build *b)
@@ -248,12 +258,14 @@ build_multi_head(Build *b)
 	if (rank_of(in[0]) != 3 || !in[1] || !in[2] || in[8] || in[9])
 		return unsupported(b, "packed or shared operands; query must be [batch, sequence, hidden], key and value given");
 	if (rank_of(in[1]) != rank_of(in[2]) || (rank_of(in[1]) != 3 && rank_of(in[1]) != 4))
-		return unsupported(b, "key and value of %d and %d dimensions", rank_of(in[1]), rank_of(in[2]));
+		return unsupported(b, "key and value of %d and %d dimensions", rank_of(in[1]),
+			rank_of(in[2]));
 	if (!in[6] != !in[7])
 		return fail(b, "past_key and past_value must be given together");
 	dq = dim_of(in[0], 2);
 	size = x_fdiv(m, dq, n);
-	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads", expr_print(m, dq), (long long)heads);
+	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads",
+		expr_print(m, dq), (long long)heads);
 	a.q = biased_heads(b, in[0], in[3], heads, x_idx(m, 0), size);
 	if (in[3] && rank_of(in[3]) != 1)
 		return fail(b, "the bias has %d dimensions, must have 1", rank_of(in[3]));
@@ -262,7 +274,8 @@ build_multi_head(Build *b)
 		expect_dim(b, "the key", dim_of(in[1], 2), dq, false);
 		expect_dim(b, "the value", dim_of(in[2], 2), x_muli(m, vsize, heads), false);
 		if (in[3])
-			expect_dim(b, "the bias", dim_of(in[3], 0), x_add(m, x_muli(m, dq, 2), dim_of(in[2], 2)), false);
+			expect_dim(b, "the bias", dim_of(in[3], 0),
+				x_add(m, x_muli(m, dq, 2), dim_of(in[2], 2)), false);
 		a.k = biased_heads(b, in[1], in[3], heads, dq, size);
 		a.v = biased_heads(b, in[2], in[3], heads, x_muli(m, dq, 2), vsize);
 	} else {
@@ -286,14 +299,15 @@ build_multi_head(Build *b)
 	return t_tuple(m, 4, out);
 }
 
-/* ---- GroupQueryAttention ------------------------------------------------------------------------------------- */
+/* ---- GroupQueryAttention --------------------------------------------------------------------- */
 
 /* lens[n] + 1 keys in all, S of them new. */
 typedef struct Group {
 	Node *lens, *S, *bias, *sinks, *ids;
 	bool causal, smooth, in_place; /* in_place: what lies past the end of a cache stays */
 	int64_t window;
-	Node *blocks;                  /* bool[layouts, rows, columns]: what heads see, by blocks; or NULL */
+	/* bool[layouts, rows, columns]: what heads see, by blocks; or NULL */
+	Node *blocks;
 	int64_t size;                  /* of a block */
 } Group;
 
@@ -319,7 +333,8 @@ group_position(Module *m, Node *n, Node *s, void *arg)
 static Node *
 block_seen(Module *m, const Group *g, Node *h, Node *p, Node *j)
 {
-	Node *at[3] = {x_mod(m, h, dim_of(g->blocks, 0)), x_fdiv(m, p, x_idx(m, g->size)), x_fdiv(m, j, x_idx(m, g->size))}, *in;
+	Node *at[3] = {x_mod(m, h, dim_of(g->blocks, 0)), x_fdiv(m, p, x_idx(m, g->size)),
+		x_fdiv(m, j, x_idx(m, g->size))}, *in;
 	int i;
 
 	for (i = 1, in = x_bool(m, true); i < 3; i++)
@@ -362,7 +377,8 @@ group_sink(Att *a, Node *h)
 	return g->sinks ? x_read(a->b->m, g->sinks, &h) : x_int(a->b->m, dtype_of(a->q), 0);
 }
 
-/* The cache with the new keys at their places: [B, KH, T, size]; 0 past the end, unless it is changed in place. */
+/* The cache with the new keys at their places: [B, KH, T, size];
+ * 0 past the end, unless it is changed in place. */
 static Node *
 present(Module *m, Group *g, Node *past, Node *new, Node *total)
 {
@@ -379,7 +395,8 @@ present(Module *m, Group *g, Node *past, Node *new, Node *total)
 	e = x_select(m, e, x_cast(m, d, x_read(m, new, idx)), g->in_place ? x_read(m, past, ax) : zero);
 	if (!past || g->in_place)
 		return t_tensor(m, 4, ax, e);
-	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], x_min(m, p, dim_of(past, 2))), x_read(m, past, ax),
+	return t_tensor(m, 4, ax,
+		x_select(m, x_lt(m, ax[2], x_min(m, p, dim_of(past, 2))), x_read(m, past, ax),
 		x_select(m, x_lt(m, ax[2], p), zero, e)));
 }
 
@@ -411,7 +428,8 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 		return unsupported(b, "quantized or sliding caches and norms of queries and keys") != NULL;
 	if (rank_of(in[5]) > 2 || (in[10] && rank_of(in[10]) != 4) || (in[11] && rank_of(in[11]) != 1))
 		return fail(b, "seqlens_k, attention_bias or head_sink have unfit dimensions") != NULL;
-	*g = (Group){.lens = in[5], .S = dim_of(in[0], 1), .bias = in[10], .sinks = in[11], .ids = in[9],
+	*g = (Group){.lens = in[5], .S = dim_of(in[0], 1), .bias = in[10], .sinks = in[11],
+		.ids = in[9],
 		.causal = attr_int(b, "causal") != 0, .smooth = attr_int(b, "smooth_softmax") == 1,
 		.window = attr_int(b, "local_window_size")};
 	if (rank_of(in[5]) != 1) {
@@ -433,7 +451,8 @@ group_shapes(Build *b, Group *g, Node *q, Node *k)
 		if (in[i] && rank_of(in[i]) != 4)
 			return fail(b, "a cache has %d dimensions, must have 4", rank_of(in[i])) != NULL;
 		if (in[i])
-			expect_shape(b, "a cache", in[i], 4, (Node *[]){B, dim_of(k, 1), dim_of(in[3], 2), dim_of(k, 3)});
+			expect_shape(b, "a cache", in[i], 4,
+				(Node *[]){B, dim_of(k, 1), dim_of(in[3], 2), dim_of(k, 3)});
 	}
 	if (g->ids && rank_of(g->ids) != 2)
 		return fail(b, "position_ids has %d dimensions, must have 2", rank_of(g->ids)) != NULL;
@@ -469,7 +488,8 @@ group_operands(Build *b, Att *a, int64_t heads, int64_t kv)
 		expr_print(m, dim_of(in[0], 2)), (long long)heads);
 	a->q = split_heads(b, in[0], heads, zero, size);
 	a->k = split_heads(b, in[1] ? in[1] : in[0], kv, in[1] ? zero : x_muli(m, size, heads), size);
-	a->v = split_heads(b, in[2] ? in[2] : in[0], kv, in[2] ? zero : x_muli(m, size, heads + kv), size);
+	a->v = split_heads(b, in[2] ? in[2] : in[0], kv, in[2] ? zero : x_muli(m, size, heads + kv),
+		size);
 	return size;
 }
 
@@ -524,7 +544,7 @@ build_group_query(Build *b)
 	return t_tuple(m, 4, out);
 }
 
-/* ---- SparseAttention ------------------------------------------------------------------------------------------ */
+/* ---- SparseAttention ------------------------------------------------------------------------- */
 
 /* The blocks that rows in compressed form list: bool[layouts, blocks, blocks]. */
 static Node *
@@ -538,7 +558,8 @@ listed_blocks(Module *m, Node *rows, Node *cols)
 	k = x_axis(m, dim_of(cols, 1));
 	next[0] = ax[0];
 	next[1] = x_addi(m, ax[1], 1);
-	e = x_and(m, x_le(m, x_cast(m, DT_INDEX, x_read(m, rows, ax)), k), x_lt(m, k, x_cast(m, DT_INDEX, x_read(m, rows, next))));
+	e = x_and(m, x_le(m, x_cast(m, DT_INDEX, x_read(m, rows, ax)), k),
+		x_lt(m, k, x_cast(m, DT_INDEX, x_read(m, rows, next))));
 	e = x_and(m, e, x_eq(m, x_cast(m, DT_INDEX, x_read(m, cols, (Node *[]){ax[0], k})), ax[2]));
 	return t_tensor(m, 3, ax, x_reduce(m, COMB_OR, 1, &k, e));
 }
@@ -549,15 +570,19 @@ build_sparse_attention(Build *b)
 	Module *m = b->m;
 	Node **in = b->in, *size, *out[3], *ax;
 	int64_t heads = head_count(b, "num_heads"), kv = heads ? head_count(b, "kv_num_heads") : 0;
-	Group g = {.causal = true, .in_place = true, .window = -1, .size = attr_int(b, "sparse_block_size")};
-	Att a = {.b = b, .softmax = acc_type(dtype_of(in[0])), .scale = attr_float(b, "scale"), .bias = group_bias, .arg = &g};
+	Group g = {.causal = true, .in_place = true, .window = -1,
+		.size = attr_int(b, "sparse_block_size")};
+	Att a = {.b = b, .softmax = acc_type(dtype_of(in[0])), .scale = attr_float(b, "scale"),
+		.bias = group_bias, .arg = &g};
 	int i;
 
 	if (!heads || !kv)
 		return NULL;
-	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || rank_of(in[5]) != 2 || rank_of(in[6]) != 2 || rank_of(in[8]) != 1
+	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || rank_of(in[5]) != 2 || rank_of(in[6]) != 2
+	 || rank_of(in[8]) != 1
 	 || g.size < 1)
-		return fail(b, "operands have unfit dimensions, or sparse_block_size is %lld", (long long)g.size);
+		return fail(b, "operands have unfit dimensions, or sparse_block_size is %lld",
+			(long long)g.size);
 	g.S = dim_of(in[0], 1);
 	ax = x_axis(m, dim_of(in[8], 0));
 	g.lens = t_tensor(m, 1, &ax, x_sub(m, x_read(m, in[8], &ax), x_int(m, DT_I32, 1)));
@@ -569,9 +594,11 @@ build_sparse_attention(Build *b)
 		if (in[i] && rank_of(in[i]) != (i < 3 ? 3 : 4))
 			return fail(b, "operand %d has %d dimensions", i, rank_of(in[i]));
 		if (in[i] && i < 3)
-			expect_shape(b, "key or value", in[i], 3, (Node *[]){dim_of(in[0], 0), g.S, x_muli(m, size, kv)});
+			expect_shape(b, "key or value", in[i], 3,
+				(Node *[]){dim_of(in[0], 0), g.S, x_muli(m, size, kv)});
 		if (i > 2)
-			expect_shape(b, "a cache", in[i], 4, (Node *[]){dim_of(in[0], 0), x_idx(m, kv), dim_of(in[3], 2), size});
+			expect_shape(b, "a cache", in[i], 4,
+				(Node *[]){dim_of(in[0], 0), x_idx(m, kv), dim_of(in[3], 2), size});
 	}
 	if (attr_int(b, "do_rotary") == 1 && !group_rotary(b, &a, &g, in[9], in[10], size))
 		return NULL;
@@ -583,11 +610,12 @@ build_sparse_attention(Build *b)
 	return t_tuple(m, 3, out);
 }
 
-/* ---- DecoderMaskedMultiHeadAttention ---------------------------------------------------------------------------- */
+/* ---- DecoderMaskedMultiHeadAttention --------------------------------------------------------- */
 
 /*
- * One new token of each row. Rows are beams of sequences: where `from` [sequences, beams, places] is given,
- * it names the beam whose cache holds a place's key. P: places in the cache that count, NULL: all of them.
+ * One new token of each row. Rows are beams of sequences: where `from` [sequences, beams, places]
+ * is given, it names the beam whose cache holds a place's key. P: places in the cache that count,
+ * NULL: all of them.
  */
 typedef struct Decoder { Node *P, *from, *beams; } Decoder;
 
@@ -607,7 +635,8 @@ decoder_keys(Build *b, const Decoder *d, Node *past, Node *new)
 	at[2] = ax[2];
 	if (d->from) {
 		row = x_fdiv(m, ax[0], d->beams);
-		at[0] = x_cast(m, DT_INDEX, x_read(m, d->from, (Node *[]){row, x_mod(m, ax[0], d->beams), ax[2]}));
+		at[0] = x_cast(m, DT_INDEX,
+			x_read(m, d->from, (Node *[]){row, x_mod(m, ax[0], d->beams), ax[2]}));
 		at[0] = x2(m, O_BOUND, x_add(m, x_mul(m, row, d->beams), at[0]), dim_of(past, 0));
 	}
 	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], P), x_read(m, past, at), e));
@@ -622,7 +651,8 @@ decoder_cache(Module *m, Node *P, Node *past, Node *new)
 	axes_new(m, 4, past->type->dims, ax);
 	memcpy(at, ax, sizeof at);
 	at[2] = x_idx(m, 0);
-	return t_tensor(m, 4, ax, x_select(m, x_eq(m, ax[2], P), x_read(m, new, at), x_read(m, past, ax)));
+	return t_tensor(m, 4, ax,
+		x_select(m, x_eq(m, ax[2], P), x_read(m, new, at), x_read(m, past, ax)));
 }
 
 static bool
@@ -637,19 +667,22 @@ decoder_self(Build *b, Decoder *d, Att *a, Node *size, Node **out)
 		if (past[i] && rank_of(past[i]) != 4)
 			return fail(b, "a past has %d dimensions, must have 4", rank_of(past[i])) != NULL;
 		if (past[i])
-			expect_shape(b, "a past", past[i], 4, (Node *[]){dim_of(a->q, 0), dim_of(a->q, 1), dim_of(past[0], 2),
+			expect_shape(b, "a past", past[i], 4,
+				(Node *[]){dim_of(a->q, 0), dim_of(a->q, 1), dim_of(past[0], 2),
 				i ? dim_of(new[1], 3) : size});
 	}
 	if (!past[0] != !past[1] || (shared && (!past[0] || !in[7])))
 		return fail(b, "past_key, past_value and, for shared buffers, past_sequence_length go together") != NULL;
 	if (shared) {
 		d->P = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[7])));
-		require(m, x_lt(m, d->P, dim_of(past[0], 2)), b->loc, "%s places of a cache of %s are taken", expr_print(m, d->P),
+		require(m, x_lt(m, d->P, dim_of(past[0], 2)), b->loc,
+			"%s places of a cache of %s are taken", expr_print(m, d->P),
 			expr_print(m, dim_of(past[0], 2)));
 	}
 	if (in[9]) {
 		if (rank_of(in[9]) != 3)
-			return fail(b, "cache_indirection has %d dimensions, must have 3", rank_of(in[9])) != NULL;
+			return fail(b, "cache_indirection has %d dimensions, must have 3",
+				rank_of(in[9])) != NULL;
 		d->from = in[9];
 		d->beams = dim_of(in[9], 1);
 		expect_dim(b, "the rows", dim_of(a->q, 0), x_mul(m, dim_of(in[9], 0), d->beams), false);
@@ -665,7 +698,8 @@ static Node *
 build_decoder_masked(Build *b)
 {
 	Module *m = b->m;
-	Node **in = b->in, *size, *dq, *dv, *out[4] = {NULL}, *k = in[1] ? in[1] : in[0], *v = in[2] ? in[2] : in[0], *n;
+	Node **in = b->in, *size, *dq, *dv, *out[4] = {NULL}, *k = in[1] ? in[1] : in[0],
+		*v = in[2] ? in[2] : in[0], *n;
 	int64_t heads = head_count(b, "num_heads");
 	Att a = {.b = b, .softmax = dtype_of(in[0]), .scale = attr_float(b, "scale")};
 	Decoder d = {0};
@@ -680,7 +714,8 @@ build_decoder_masked(Build *b)
 	expect_dim(b, "the sequence", dim_of(in[0], 1), x_idx(m, 1), false);
 	dq = in[1] ? dim_of(in[0], 2) : x_fdiv(m, dim_of(in[0], 2), x_idx(m, 3));
 	size = x_fdiv(m, dq, n);
-	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads", expr_print(m, dq), (long long)heads);
+	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads",
+		expr_print(m, dq), (long long)heads);
 	a.q = biased_columns(b, in[0], in[10], heads, x_idx(m, 0), x_idx(m, 0), size);
 	if (rank_of(k) == 4) {
 		a.k = k;
@@ -688,7 +723,8 @@ build_decoder_masked(Build *b)
 	} else {
 		dv = in[2] ? dim_of(in[2], 2) : dq;
 		a.k = biased_columns(b, k, in[10], heads, in[1] ? x_idx(m, 0) : dq, dq, size);
-		a.v = biased_columns(b, v, in[10], heads, in[2] ? x_idx(m, 0) : x_muli(m, dq, 2), x_muli(m, dq, 2), x_fdiv(m, dv, n));
+		a.v = biased_columns(b, v, in[10], heads, in[2] ? x_idx(m, 0) : x_muli(m, dq, 2),
+			x_muli(m, dq, 2), x_fdiv(m, dv, n));
 		if (!decoder_self(b, &d, &a, size, out))
 			return NULL;
 	}
@@ -700,7 +736,7 @@ build_decoder_masked(Build *b)
 	return t_tuple(m, 4, out);
 }
 
-/* ---- RotaryEmbedding ------------------------------------------------------------------------------------------- */
+/* ---- RotaryEmbedding ------------------------------------------------------------------------- */
 
 static Node *
 start_position(Module *m, Node *n, Node *s, void *arg)
@@ -733,9 +769,12 @@ rotary_heads(Build *b, Node *x, Node *rotated)
 		idx[2] = x_add(m, x_mul(m, ax[1], size), ax[3]);
 		y = t_tensor(m, 4, ax, x_read(m, x, idx));
 	}
-	require(m, x_eq(m, x_mul(m, dim_of(y, 1), dim_of(y, 3)), rank_of(x) == 3 ? dim_of(x, 2) : x_mul(m, dim_of(x, 1),
-		dim_of(x, 3))), b->loc, "%s columns are no whole heads", expr_print(m, dim_of(x, rank_of(x) - 1)));
-	require(m, x_le(m, rotated, dim_of(y, 3)), b->loc, "the caches turn %s elements of heads of %s", expr_print(m, rotated),
+	require(m, x_eq(m, x_mul(m, dim_of(y, 1), dim_of(y, 3)),
+		rank_of(x) == 3 ? dim_of(x, 2) : x_mul(m, dim_of(x, 1),
+		dim_of(x, 3))), b->loc, "%s columns are no whole heads",
+		expr_print(m, dim_of(x, rank_of(x) - 1)));
+	require(m, x_le(m, rotated, dim_of(y, 3)), b->loc, "the caches turn %s elements of heads of %s",
+		expr_print(m, rotated),
 		expr_print(m, dim_of(y, 3)));
 	return y;
 }
@@ -764,7 +803,8 @@ rotary_args(Build *b)
 	if (attr_int(b, "is_packed_batching") || attr_float(b, "scale") != 1)
 		return unsupported(b, "packed batches and scales") != NULL;
 	if (rank_of(in[2]) != 2 || rank_of(in[3]) != 2)
-		return fail(b, "the caches have %d and %d dimensions, must have 2", rank_of(in[2]), rank_of(in[3])) != NULL;
+		return fail(b, "the caches have %d and %d dimensions, must have 2", rank_of(in[2]),
+			rank_of(in[3])) != NULL;
 	expect_shape(b, "sin_cache", in[3], 2, in[2]->type->dims);
 	return true;
 }
@@ -789,22 +829,26 @@ build_ms_rotary(Build *b)
 }
 
 /*
- * The cache's rows by three streams of positions [3, B, S]: frequency i is of stream `which`. Sections lie
- * one after the other, or every third frequency is of the second or third while their sections last.
+ * The cache's rows by three streams of positions [3, B, S]: frequency i is of stream `which`.
+ * Sections lie one after the other, or every third frequency is of the second or third while their
+ * sections last.
  */
 static Node *
 section_rows(Build *b, Node *ids, Node *cache, const int64_t *sections)
 {
 	Module *m = b->m;
-	Node *ax[3], *i, *which, *third, *p, *zero = x_idx(m, 0), *one = x_idx(m, 1), *two = x_idx(m, 2);
+	Node *ax[3], *i, *which, *third, *p, *zero = x_idx(m, 0), *one = x_idx(m, 1),
+		*two = x_idx(m, 2);
 
 	ax[0] = x_axis(m, dim_of(ids, 1));
 	ax[1] = x_axis(m, dim_of(ids, 2));
 	ax[2] = i = x_axis(m, dim_of(cache, 1));
 	third = x_mod(m, i, x_idx(m, 3));
 	if (attr_int(b, "mrope_layout") == 1) {
-		which = x_select(m, x_and(m, x_eq(m, third, two), x_lt(m, i, x_idx(m, 3 * sections[2]))), two, zero);
-		which = x_select(m, x_and(m, x_eq(m, third, one), x_lt(m, i, x_idx(m, 3 * sections[1]))), one, which);
+		which = x_select(m, x_and(m, x_eq(m, third, two), x_lt(m, i, x_idx(m, 3 * sections[2]))),
+			two, zero);
+		which = x_select(m, x_and(m, x_eq(m, third, one), x_lt(m, i, x_idx(m, 3 * sections[1]))),
+			one, which);
 	} else {
 		which = x_select(m, x_lt(m, i, x_idx(m, sections[0] + sections[1])), one, two);
 		which = x_select(m, x_lt(m, i, x_idx(m, sections[0])), zero, which);
@@ -825,9 +869,11 @@ build_mrotary(Build *b)
 
 	if (!rotary_args(b))
 		return NULL;
-	if (!attr_ints(b, "mrope_section", &n, &s) || n != 3 || s[0] < 0 || s[1] < 0 || s[2] < 0 || s[0] + s[1] + s[2] > 1 << 20
+	if (!attr_ints(b, "mrope_section", &n, &s) || n != 3 || s[0] < 0 || s[1] < 0 || s[2] < 0
+	 || s[0] + s[1] + s[2] > 1 << 20
 	 || layout < 0 || layout > 1)
-		return fail(b, "mrope_section must be three sizes; mrope_layout is %lld", (long long)layout);
+		return fail(b, "mrope_section must be three sizes; mrope_layout is %lld",
+			(long long)layout);
 	if (rank_of(ids) != 3)
 		return fail(b, "position_ids has %d dimensions, must have 3", rank_of(ids));
 	expect_dim(b, "the caches", dim_of(b->in[2], 1), x_idx(m, s[0] + s[1] + s[2]), false);
@@ -835,7 +881,8 @@ build_mrotary(Build *b)
 	if (!(x4 = rotary_heads(b, x, rotated)))
 		return NULL;
 	expect_shape(b, "position_ids", ids, 3, (Node *[]){x_idx(m, 3), dim_of(x4, 0), dim_of(x4, 2)});
-	y = rotary(b, x4, section_rows(b, ids, b->in[2], s), section_rows(b, ids, b->in[3], s), NULL, NULL,
+	y = rotary(b, x4, section_rows(b, ids, b->in[2], s), section_rows(b, ids, b->in[3], s), NULL,
+		NULL,
 		attr_int(b, "interleaved") != 0, rotated);
 	return rotary_result(m, x, y);
 }
@@ -843,40 +890,52 @@ build_mrotary(Build *b)
 #define MS(name) "com.microsoft:" name
 
 const Op ops_contrib_attention[] = {
-	BUILD("ms_attention", MS("Attention"), 1, "(x: float, w: x, bias: x?, mask_index: i32?, past: x?, attention_bias: x?,"
+	BUILD("ms_attention", MS("Attention"), 1,
+		"(x: float, w: x, bias: x?, mask_index: i32?, past: x?, attention_bias: x?,"
 		" past_length: i32?) {do_rotary: int = 0, mask_filter_value: float = -10000, num_heads: int,"
 		" past_present_share_buffer: int = 0, qkv_hidden_sizes: ints?, rotary_embedding_dim: int = 0, scale: float = 0,"
-		" unidirectional: int = 0} -> y, present?", build_ms_attention, "attention with its projection"),
-	BUILD("qattention", MS("QAttention"), 1, "(x: i8|u8, w: i8|u8, bias: float, x_scale: bias, w_scale: bias,"
+		" unidirectional: int = 0} -> y, present?", build_ms_attention,
+		"attention with its projection"),
+	BUILD("qattention", MS("QAttention"), 1,
+	"(x: i8|u8, w: i8|u8, bias: float, x_scale: bias, w_scale: bias,"
 		" mask_index: i32?, x_zero: x?, w_zero: w?, past: bias?) {do_rotary: int = 0, mask_filter_value: float = -10000,"
 		" num_heads: int, past_present_share_buffer: int = 0, scale: float = 0, unidirectional: int = 0} -> y, present?",
 		build_qattention, "attention with a quantized projection"),
-	BUILD("multi_head_attention", MS("MultiHeadAttention"), 1, "(q: float, k: q?, v: q?, bias: q?, padding_mask: i32?,"
+	BUILD("multi_head_attention", MS("MultiHeadAttention"), 1,
+	"(q: float, k: q?, v: q?, bias: q?, padding_mask: i32?,"
 		" attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, cache_indirection: i32?)"
 		" {mask_filter_value: float = -10000, num_heads: int, scale: float = 0, unidirectional: int = 0}"
-		" -> y, present_key?, present_value?, qk?", build_multi_head, "attention of projected operands"),
-	BUILD("group_query_attention", MS("GroupQueryAttention"), 1, "(q: float, k: q?, v: q?, past_key: float?, past_value: past_key?,"
+		" -> y, present_key?, present_value?, qk?", build_multi_head,
+		"attention of projected operands"),
+	BUILD("group_query_attention", MS("GroupQueryAttention"), 1,
+	"(q: float, k: q?, v: q?, past_key: float?, past_value: past_key?,"
 		" seqlens: i32, total: i32, cos: q?, sin: q?, position_ids: i64?, attention_bias: q?, head_sink: q?,"
 		" k_scale: f32?, v_scale: f32?, q_norm: q?, k_norm: q?) {causal: int = 1, do_rotary: int = 0, k_quant_type: str?,"
 		" kv_cache_bit_width: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int,"
 		" qk_norm_epsilon: float = 1e-6, qk_output: int = 0, rotary_interleaved: int = 0, scale: float = 0,"
 		" sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0, v_quant_type: str?}"
-		" -> y, present_key?, present_value?, qk?", build_group_query, "attention with a cache of keys shared by heads"),
-	BUILD("sparse_attention", MS("SparseAttention"), 1, "(q: float, k: q?, v: q?, past_key: q, past_value: q, rows: i32,"
+		" -> y, present_key?, present_value?, qk?", build_group_query,
+		"attention with a cache of keys shared by heads"),
+	BUILD("sparse_attention", MS("SparseAttention"), 1,
+	"(q: float, k: q?, v: q?, past_key: q, past_value: q, rows: i32,"
 		" columns: i32, total: i32, lengths: i32, cos: q?, sin: q?) {do_rotary: int = 0, kv_num_heads: int, num_heads: int,"
 		" rotary_interleaved: int = 0, scale: float = 0, sparse_block_size: int} -> y, present_key, present_value",
 		build_sparse_attention, "causal attention to listed blocks of a cache of keys"),
-	BUILD("decoder_masked_multi_head_attention", MS("DecoderMaskedMultiHeadAttention"), 1, "(q: float, k: q?, v: q?,"
+	BUILD("decoder_masked_multi_head_attention", MS("DecoderMaskedMultiHeadAttention"), 1,
+	"(q: float, k: q?, v: q?,"
 		" mask_index: i32?, attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, beam_width: i32?,"
 		" cache_indirection: i32?, bias: q?) {mask_filter_value: float = -10000, num_heads: int, output_qk: int = 0,"
 		" past_present_share_buffer: int = 0, scale: float = 0} -> y, present_key?, present_value?, qk?",
 		build_decoder_masked, "attention of one new token a row, with beams"),
-	BUILD("mrotary_embedding", MS("MRotaryEmbedding"), 1, "(x: float, position_ids: i64, cos: x, sin: x) {interleaved: int = 0,"
+	BUILD("mrotary_embedding", MS("MRotaryEmbedding"), 1,
+	"(x: float, position_ids: i64, cos: x, sin: x) {interleaved: int = 0,"
 		" is_packed_batching: int = 0, mrope_layout: int = 0, mrope_section: ints, num_heads: int = 0,"
 		" rotary_embedding_dim: int = 0, scale: float = 1} -> y", build_mrotary,
 		"pairs of elements turned by three streams of positions"),
-	BUILD("ms_rotary_embedding", MS("RotaryEmbedding"), 1, "(x: float, position_ids: i64, cos: x, sin: x)"
+	BUILD("ms_rotary_embedding", MS("RotaryEmbedding"), 1,
+	"(x: float, position_ids: i64, cos: x, sin: x)"
 		" {interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0,"
-		" scale: float = 1} -> y", build_ms_rotary, "pairs of elements turned by the angle of their position"),
+		" scale: float = 1} -> y", build_ms_rotary,
+		"pairs of elements turned by the angle of their position"),
 	{0}
 };

@@ -11,7 +11,7 @@ as_float(Module *m, Node *e)
 	return x_cast(m, acc_type(e->type->dtype), e);
 }
 
-/* ---- CropAndResize ---------------------------------------------------------------------------------- */
+/* ---- CropAndResize --------------------------------------------------------------------------- */
 
 static Node *
 to_index(Module *m, Node *x)
@@ -20,8 +20,8 @@ to_index(Module *m, Node *x)
 }
 
 /*
- * Where place `at` of `n` along a side of `size` elements samples it: from the box's edge lo to hi, both
- * corners aligned; the middle where n is 1. lo and hi are shares of the side.
+ * Where place `at` of `n` along a side of `size` elements samples it: from the box's edge lo to hi,
+ * both corners aligned; the middle where n is 1. lo and hi are shares of the side.
  */
 static Node *
 box_place(Module *m, Node *lo, Node *hi, Node *at, Node *n, Node *size)
@@ -33,7 +33,8 @@ box_place(Module *m, Node *lo, Node *hi, Node *at, Node *n, Node *size)
 	e = x_add(m, x_mul(m, lo, last), x_mul(m, x_cast(m, c, at), e));
 	e = x_select(m, x_eq(m, at, x_addi(m, n, -1)), x_mul(m, hi, last), e);
 	e = x_select(m, x_eq(m, at, x_idx(m, 0)), x_mul(m, lo, last), e);
-	return x_select(m, x_lt(m, x_idx(m, 1), n), e, x_mul(m, x_mul(m, x_flt(m, c, 0.5), x_add(m, lo, hi)), last));
+	return x_select(m, x_lt(m, x_idx(m, 1), n), e,
+		x_mul(m, x_mul(m, x_flt(m, c, 0.5), x_add(m, lo, hi)), last));
 }
 
 /* x[n, ch] at row y and column z, which lie inside. */
@@ -64,7 +65,8 @@ static Node *
 build_crop_and_resize(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *rois = b->in[1], *which = b->in[2], **size, *ax[4], *p[2], *in = x_bool(m, true), *e, *lo, *hi, *last;
+	Node *x = b->in[0], *rois = b->in[1], *which = b->in[2], **size, *ax[4], *p[2],
+		*in = x_bool(m, true), *e, *lo, *hi, *last;
 	const char *mode = attr_str(b, "mode");
 	bool nearest = strcmp(mode, "nearest") == 0;
 	DType c = acc_type(dtype_of(x));
@@ -73,7 +75,8 @@ build_crop_and_resize(Build *b)
 	if (!nearest && strcmp(mode, "bilinear"))
 		return fail(b, "mode is \"%s\", must be bilinear or nearest", mode);
 	if (rank_of(x) != 4 || rank_of(rois) != 2 || rank_of(which) != 1)
-		return fail(b, "the operands have %d, %d and %d dimensions, must have 4, 2 and 1", rank_of(x), rank_of(rois),
+		return fail(b, "the operands have %d, %d and %d dimensions, must have 4, 2 and 1",
+			rank_of(x), rank_of(rois),
 			rank_of(which));
 	if (!list_arg(b, b->in[3], "crop_size", &n, &size))
 		return NULL;
@@ -92,23 +95,28 @@ build_crop_and_resize(Build *b)
 		in = x_and(m, in, x_and(m, x_le(m, x_int(m, c, 0), p[i]), x_le(m, p[i], last)));
 	}
 	e = x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, which, ax)), dim_of(x, 0));
-	e = x_select(m, in, sampled(m, x, e, ax[1], p[0], p[1], nearest), x_flt(m, c, attr_float(b, "extrapolation_value")));
+	e = x_select(m, in, sampled(m, x, e, ax[1], p[0], p[1], nearest),
+		x_flt(m, c, attr_float(b, "extrapolation_value")));
 	return t_tensor(m, 4, ax, x_cast(m, dtype_of(x), e));
 }
 
-/* ---- MaxpoolWithMask ----------------------------------------------------------------------------------- */
+/* ---- MaxpoolWithMask ------------------------------------------------------------------------- */
 
-/* Is the window's element at `tap` of the last dimension shown: no element before it in its row is masked? */
+/* Is the window's element at `tap` of the last dimension shown:
+ * no element before it in its row is masked? */
 static Node *
-shown(Module *m, Node *mask, Node *const *lead, int n, const Window *w, Node *const *start, Node *const *tap)
+shown(Module *m, Node *mask, Node *const *lead, int n, const Window *w, Node *const *start,
+	Node *const *tap)
 {
-	Node *j = x_axis(m, w[n - 1].k), *idx[MAX_RANK], *in = x_le(m, j, tap[n - 1]), *flat = x_idx(m, 0), *e;
+	Node *j = x_axis(m, w[n - 1].k), *idx[MAX_RANK], *in = x_le(m, j, tap[n - 1]),
+		*flat = x_idx(m, 0), *e;
 	int i;
 
 	memcpy(idx, lead, 2 * sizeof *idx);
 	for (i = 0; i < n; i++) {
 		idx[2 + i] = x_add(m, start[i], i == n - 1 ? j : tap[i]);
-		in = x_and(m, in, x_and(m, x_le(m, x_idx(m, 0), idx[2 + i]), x_lt(m, idx[2 + i], dim_of(mask, 2 + i))));
+		in = x_and(m, in, x_and(m, x_le(m, x_idx(m, 0), idx[2 + i]),
+			x_lt(m, idx[2 + i], dim_of(mask, 2 + i))));
 		flat = x_add(m, x_mul(m, flat, dim_of(mask, 2 + i)), idx[2 + i]);
 	}
 	e = x_ne(m, x_read(m, mask, idx), x_int(m, DT_I32, 0));
@@ -121,7 +129,8 @@ static Node *
 build_maxpool_with_mask(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *mask = b->in[1], *kernel[MAX_RANK], *ax[MAX_RANK], *red[MAX_RANK], *start[MAX_RANK], *idx[MAX_RANK],
+	Node *x = b->in[0], *mask = b->in[1], *kernel[MAX_RANK], *ax[MAX_RANK], *red[MAX_RANK],
+		*start[MAX_RANK], *idx[MAX_RANK],
 		*lead[2], *in = x_bool(m, true), *e, *low = x_flt(m, DT_F32, -FLT_MAX), *flat;
 	Window w[MAX_RANK];
 	int n = rank_of(x) - 2, i;
@@ -143,14 +152,16 @@ build_maxpool_with_mask(Build *b)
 		red[i] = x_axis(m, w[i].k);
 		start[i] = x_sub(m, x_muli(m, ax[2 + i], w[i].stride), w[i].begin);
 		idx[2 + i] = x_add(m, start[i], red[i]);
-		in = x_and(m, in, x_and(m, x_le(m, x_idx(m, 0), idx[2 + i]), x_lt(m, idx[2 + i], dim_of(x, 2 + i))));
+		in = x_and(m, in, x_and(m, x_le(m, x_idx(m, 0), idx[2 + i]),
+			x_lt(m, idx[2 + i], dim_of(x, 2 + i))));
 	}
 	e = x_read(m, x, idx);
 	e = x_select(m, x_and(m, x_eq(m, e, e), shown(m, mask, lead, n, w, start, red)), e, low);
-	return t_tensor(m, n + 2, ax, x_max(m, x_reduce(m, COMB_MAX, n, red, x_select(m, in, e, low)), low));
+	return t_tensor(m, n + 2, ax,
+		x_max(m, x_reduce(m, COMB_MAX, n, red, x_select(m, in, e, low)), low));
 }
 
-/* ---- streams of hyper-connections ------------------------------------------------------------------------ */
+/* ---- streams of hyper-connections ------------------------------------------------------------ */
 
 /* Streams [..., C, H], or flat [..., C * H]. lead: dimensions before C. */
 typedef struct Streams { Node *x, *C, *H; int lead; bool flat; } Streams;
@@ -164,12 +175,14 @@ streams_arg(Build *b, Streams *s)
 	int r = rank_of(x);
 
 	if (branches < 0 || r < (branches ? 1 : 2))
-		return fail(b, "%lld branches of an operand of %d dimensions", (long long)branches, r) != NULL;
+		return fail(b, "%lld branches of an operand of %d dimensions", (long long)branches,
+			r) != NULL;
 	*s = (Streams){.x = x, .flat = branches > 0, .lead = branches ? r - 1 : r - 2};
 	s->C = branches ? x_idx(m, branches) : dim_of(x, r - 2);
 	s->H = branches ? x_fdiv(m, dim_of(x, r - 1), s->C) : dim_of(x, r - 1);
 	if (branches)
-		require(m, x_eq(m, x_mul(m, s->C, s->H), dim_of(x, r - 1)), b->loc, "%s elements are not %lld branches",
+		require(m, x_eq(m, x_mul(m, s->C, s->H), dim_of(x, r - 1)), b->loc,
+			"%s elements are not %lld branches",
 			expr_print(m, dim_of(x, r - 1)), (long long)branches);
 	return true;
 }
@@ -185,9 +198,11 @@ stream_read(Module *m, const Streams *s, Node *const *ax, Node *c, Node *h)
 	return as_float(m, x_read(m, s->x, idx));
 }
 
-/* A gate [..., C], [..., C, 1], [..., C, H] or, of flat streams, [..., C * H]; NULL after an error. */
+/* A gate [..., C], [..., C, 1], [..., C, H] or, of flat streams, [..., C * H]; NULL after an
+ * error. */
 static Node *
-gate_read(Build *b, const Streams *s, Node *gate, Node *const *ax, Node *c, Node *h, bool may_be_flat)
+gate_read(Build *b, const Streams *s, Node *gate, Node *const *ax, Node *c, Node *h,
+	bool may_be_flat)
 {
 	Module *m = b->m;
 	Node *idx[MAX_RANK], *last, *one = x_idx(m, 1);
@@ -201,12 +216,14 @@ gate_read(Build *b, const Streams *s, Node *gate, Node *const *ax, Node *c, Node
 	last = dim_of(gate, r - 1);
 	if (r == s->lead + 2) {
 		expect_dim(b, "a gate", dim_of(gate, s->lead), s->C, false);
-		require(m, x_or(m, x_eq(m, last, one), x_eq(m, last, s->H)), b->loc, "a gate has %s elements for %s",
+		require(m, x_or(m, x_eq(m, last, one), x_eq(m, last, s->H)), b->loc,
+			"a gate has %s elements for %s",
 			expr_print(m, last), expr_print(m, s->H));
 		idx[s->lead] = c;
 		idx[s->lead + 1] = x_select(m, x_eq(m, last, one), x_idx(m, 0), h);
 	} else {
-		require(m, x_or(m, x_eq(m, last, s->C), x_eq(m, last, may_be_flat && s->flat ? x_mul(m, s->C, s->H) : s->C)), b->loc,
+		require(m, x_or(m, x_eq(m, last, s->C),
+			x_eq(m, last, may_be_flat && s->flat ? x_mul(m, s->C, s->H) : s->C)), b->loc,
 			"a gate has %s elements for %s branches", expr_print(m, last), expr_print(m, s->C));
 		idx[s->lead] = x_select(m, x_eq(m, last, s->C), c, x_add(m, x_mul(m, c, s->H), h));
 	}
@@ -245,7 +262,8 @@ build_post_mix(Build *b)
 		return NULL;
 	r = rank_of(s.x);
 	if (rank_of(block) != s.lead + 1 || (mix && rank_of(mix) != s.lead + 2))
-		return fail(b, "block_output has %d dimensions, must have %d; stream_mix must have %d", rank_of(block), s.lead + 1,
+		return fail(b, "block_output has %d dimensions, must have %d; stream_mix must have %d",
+			rank_of(block), s.lead + 1,
 			s.lead + 2);
 	for (i = 0; i < s.lead; i++) {
 		expect_dim(b, "block_output", dim_of(block, i), dim_of(s.x, i), false);
@@ -264,7 +282,8 @@ build_post_mix(Build *b)
 	if (mix) {
 		at[s.lead] = c = x_axis(m, s.C);
 		at[s.lead + 1] = k;
-		e = x_reduce(m, COMB_SUM, 1, &c, x_mul(m, as_float(m, x_read(m, mix, at)), stream_read(m, &s, ax, c, h)));
+		e = x_reduce(m, COMB_SUM, 1, &c,
+			x_mul(m, as_float(m, x_read(m, mix, at)), stream_read(m, &s, ax, c, h)));
 	} else
 		e = stream_read(m, &s, ax, k, h);
 	at[s.lead] = h;
@@ -301,15 +320,18 @@ static Node *
 build_engram_gate(Build *b)
 {
 	Module *m = b->m;
-	Node **in = b->in, *key = in[0], *inv[2], *ax[4], *e, *size, *gate, *out[2] = {NULL, NULL}, *one, *zero;
+	Node **in = b->in, *key = in[0], *inv[2], *ax[4], *e, *size, *gate, *out[2] = {NULL, NULL},
+		*one, *zero;
 	DType c = acc_type(dtype_of(key));
 	int i;
 
 	if (rank_of(key) != 4 || rank_of(in[1]) != 4 || rank_of(in[2]) != 3)
-		return fail(b, "key, query and value have %d, %d and %d dimensions, must have 4, 4 and 3", rank_of(key),
+		return fail(b, "key, query and value have %d, %d and %d dimensions, must have 4, 4 and 3",
+			rank_of(key),
 			rank_of(in[1]), rank_of(in[2]));
 	expect_shape(b, "the query", in[1], 4, key->type->dims);
-	expect_shape(b, "the value", in[2], 3, (Node *[]){dim_of(key, 0), dim_of(key, 1), dim_of(key, 3)});
+	expect_shape(b, "the value", in[2], 3,
+		(Node *[]){dim_of(key, 0), dim_of(key, 1), dim_of(key, 3)});
 	for (i = 3; i < 6; i++)
 		if (in[i] && rank_of(in[i]) != 2)
 			return fail(b, "a scale has %d dimensions, must have 2", rank_of(in[i]));
@@ -327,10 +349,12 @@ build_engram_gate(Build *b)
 	axes_new(m, 3, e->type->dims, ax);
 	e = x_read(m, e, ax);
 	gate = x1(m, O_SQRT, x_max(m, x1(m, O_ABS, e), x_flt(m, c, 1e-6)));
-	gate = x_select(m, x_lt(m, e, zero), x1(m, O_NEG, gate), x_select(m, x_eq(m, e, zero), zero, gate));
+	gate = x_select(m, x_lt(m, e, zero), x1(m, O_NEG, gate),
+		x_select(m, x_eq(m, e, zero), zero, gate));
 	gate = t_tensor(m, 3, ax, x2(m, O_DIV, one, x_add(m, one, x1(m, O_EXP, x1(m, O_NEG, gate)))));
 	axes_new(m, 4, key->type->dims, ax);
-	e = x_mul(m, x_read(m, gate, ax), as_float(m, x_read(m, in[2], (Node *[]){ax[0], ax[1], ax[3]})));
+	e = x_mul(m, x_read(m, gate, ax),
+		as_float(m, x_read(m, in[2], (Node *[]){ax[0], ax[1], ax[3]})));
 	out[0] = t_tensor(m, 4, ax, x_cast(m, dtype_of(key), e));
 	if (in[5]) {
 		e = inverse_root(b, out[0]);
@@ -340,14 +364,16 @@ build_engram_gate(Build *b)
 	return t_tuple(m, 2, out);
 }
 
-/* ---- products with packed weights ------------------------------------------------------------------------- */
+/* ---- products with packed weights ------------------------------------------------------------ */
 
 /* The values of 4-bit codes over the block's largest magnitude: of bitsandbytes, FP4 and NF4. */
 static const float bnb4[2][16] = {
 	{0, 5.208333333e-03f, 0.66666667f, 1, 0.33333333f, 0.5f, 0.16666667f, 0.25f,
 	 -0.f, -5.208333333e-03f, -0.66666667f, -1, -0.33333333f, -0.5f, -0.16666667f, -0.25f},
-	{-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f,
-	 -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+	{-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
+	-0.18477343022823334f,
+	 -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f,
+	 0.33791524171829224f,
 	 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1},
 };
 
@@ -356,12 +382,15 @@ build_matmul_bnb4(Build *b)
 {
 	Module *m = b->m;
 	Node *x = b->in[0], *w = b->in[1], *scales = b->in[2], *ax[2], *flat, *e, *table, *byte, *half;
-	int64_t N = attr_int(b, "N"), K = attr_int(b, "K"), block = attr_int(b, "block_size"), kind = attr_int(b, "quant_type");
+	int64_t N = attr_int(b, "N"), K = attr_int(b, "K"), block = attr_int(b, "block_size"),
+		kind = attr_int(b, "quant_type");
 	bool trans = attr_int(b, "transB") != 0;
 	DType c = acc_type(dtype_of(x));
 
-	if (N < 1 || K < 1 || N > 1 << 30 || K > 1 << 30 || block < 1 || block > 1 << 30 || kind < 0 || kind > 1)
-		return fail(b, "N %lld, K %lld, block_size %lld, quant_type %lld", (long long)N, (long long)K, (long long)block,
+	if (N < 1 || K < 1 || N > 1 << 30 || K > 1 << 30 || block < 1 || block > 1 << 30 || kind < 0 ||
+		kind > 1)
+		return fail(b, "N %lld, K %lld, block_size %lld, quant_type %lld", (long long)N,
+			(long long)K, (long long)block,
 			(long long)kind);
 	e = numel(m, w);
 	w = reshape(m, w, 1, &e);
@@ -375,7 +404,8 @@ build_matmul_bnb4(Build *b)
 	flat = x_add(m, x_muli(m, ax[trans], K), ax[!trans]);
 	half = x_fdiv(m, flat, x_idx(m, 2));
 	byte = x_cast(m, DT_INDEX, x_read(m, w, &half));
-	half = x_select(m, x_eq(m, x_mod(m, flat, x_idx(m, 2)), x_idx(m, 0)), x_fdiv(m, byte, x_idx(m, 16)),
+	half = x_select(m, x_eq(m, x_mod(m, flat, x_idx(m, 2)), x_idx(m, 0)),
+		x_fdiv(m, byte, x_idx(m, 16)),
 		x_mod(m, byte, x_idx(m, 16)));
 	byte = x_fdiv(m, flat, x_idx(m, block));
 	e = x_mul(m, x_cast(m, c, x_read(m, table, &half)), x_cast(m, c, x_read(m, scales, &byte)));
@@ -399,21 +429,24 @@ float_of_bytes(Module *m, Node *blob, Node *at)
 }
 
 /*
- * A blob of blocks along K, column by column: a float scale, a byte of a zero point (type 1), the codes;
- * 16 bytes hold 32 of them, element i low and i + 16 high. Types: 0 blocks of 32, 1 the same with zero
- * points, 2 of 64, 4 of 128.
+ * A blob of blocks along K, column by column: a float scale, a byte of a zero point (type 1), the
+ * codes; 16 bytes hold 32 of them, element i low and i + 16 high. Types: 0 blocks of 32, 1 the same
+ * with zero points, 2 of 64, 4 of 128.
  */
 static Node *
 build_matmul_fpq4(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *blob = b->in[1], **shape, *K, *N, *ax[2], *at, *code, *byte, *zero, *e, *in, *blocks;
-	int64_t kind = attr_int(b, "blk_quant_type"), block = kind == 2 ? 64 : kind == 4 ? 128 : 32, head = kind == 1 ? 5 : 4, size;
+	Node *x = b->in[0], *blob = b->in[1], **shape, *K, *N, *ax[2], *at, *code, *byte, *zero, *e,
+		*in, *blocks;
+	int64_t kind = attr_int(b, "blk_quant_type"), block = kind == 2 ? 64 : kind == 4 ? 128 : 32,
+		head = kind == 1 ? 5 : 4, size;
 	int n;
 
 	if (kind != 0 && kind != 1 && kind != 2 && kind != 4)
 		return fail(b, "blk_quant_type is %lld", (long long)kind);
-	if (rank_of(blob) != 1 || rank_of(b->in[2]) != 1 || !list_arg(b, b->in[2], "B_shape", &n, &shape))
+	if (rank_of(blob) != 1 || rank_of(b->in[2]) != 1 ||
+		!list_arg(b, b->in[2], "B_shape", &n, &shape))
 		return fail(b, "the packed weights and their shape must have one dimension");
 	if (n != 2)
 		return fail(b, "B_shape has %d elements, must have 2", n);
@@ -421,7 +454,8 @@ build_matmul_fpq4(Build *b)
 	N = extent(m, shape[1]);
 	size = head + block / 2;
 	blocks = x_ceildiv(m, K, x_idx(m, block));
-	require(m, x_le(m, x_mul(m, N, x_muli(m, blocks, size)), dim_of(blob, 0)), b->loc, "the packed weights have %s bytes",
+	require(m, x_le(m, x_mul(m, N, x_muli(m, blocks, size)), dim_of(blob, 0)), b->loc,
+		"the packed weights have %s bytes",
 		expr_print(m, dim_of(blob, 0)));
 	ax[0] = x_axis(m, K);
 	ax[1] = x_axis(m, N);
@@ -431,7 +465,8 @@ build_matmul_fpq4(Build *b)
 	byte = x_add(m, x_muli(m, x_fdiv(m, in, x_idx(m, 32)), 16), x_mod(m, in, x_idx(m, 16)));
 	byte = x_addi(m, x_add(m, at, byte), head);
 	code = x_cast(m, DT_I32, x_read(m, blob, &byte));
-	code = x_select(m, x_lt(m, x_mod(m, in, x_idx(m, 32)), x_idx(m, 16)), x_and(m, code, x_int(m, DT_I32, 15)),
+	code = x_select(m, x_lt(m, x_mod(m, in, x_idx(m, 32)), x_idx(m, 16)),
+		x_and(m, code, x_int(m, DT_I32, 15)),
 		x2(m, O_SHR, code, x_int(m, DT_I32, 4)));
 	byte = x_addi(m, at, 4);
 	zero = kind == 1 ? x_cast(m, DT_I32, x_read(m, blob, &byte)) : x_int(m, DT_I32, 8);
@@ -439,7 +474,7 @@ build_matmul_fpq4(Build *b)
 	return call(b, "matmul", 2, (Node *[]){x, t_tensor(m, 2, ax, e)}, NULL);
 }
 
-/* ---- QEmbedLayerNormalization ----------------------------------------------------------------------------- */
+/* ---- QEmbedLayerNormalization ---------------------------------------------------------------- */
 
 static Node *
 build_qembed(Build *b)
@@ -454,7 +489,8 @@ build_qembed(Build *b)
 		if (in[table[i]] && !f[i])
 			return NULL;
 	}
-	e = graph_op(b->m, op_find("embed_layer_normalization"), 8, (Node *[]){in[0], in[1], f[0], f[1], f[2], f[3], f[4], in[7]},
+	e = graph_op(b->m, op_find("embed_layer_normalization"), 8,
+		(Node *[]){in[0], in[1], f[0], f[1], f[2], f[3], f[4], in[7]},
 		b->attrs, 2, 0, NULL, b->loc);
 	return e ? t_tuple(b->m, 2, (Node *[]){t_result(b->m, e, 0), t_result(b->m, e, 1)}) : NULL;
 }
@@ -463,28 +499,40 @@ build_qembed(Build *b)
 
 const Op ops_contrib_mixed[] = {
 	COMP("sample_op", MS("SampleOp"), 1, "(x: num) {} -> y", "identity(x)", "the operand"),
-	BUILD("crop_and_resize", MS("CropAndResize"), 1, "(x: float, rois: x, batch_indices: i32, crop_size: i32)"
+	BUILD("crop_and_resize", MS("CropAndResize"), 1,
+	"(x: float, rois: x, batch_indices: i32, crop_size: i32)"
 		" {extrapolation_value: float = 0, mode: str = \"bilinear\"} -> y", build_crop_and_resize,
 		"regions of pictures, all resized to one size"),
-	BUILD("maxpool_with_mask", MS("MaxpoolWithMask"), 1, "(x: f32, mask: i32) {auto_pad: str = \"NOTSET\","
-		" kernel_shape: ints, pads: ints?, storage_order: int = 0, strides: ints?} -> y", build_maxpool_with_mask,
+	BUILD("maxpool_with_mask", MS("MaxpoolWithMask"), 1,
+	"(x: f32, mask: i32) {auto_pad: str = \"NOTSET\","
+		" kernel_shape: ints, pads: ints?, storage_order: int = 0, strides: ints?} -> y",
+		build_maxpool_with_mask,
 		"maximum over windows, each row as far as the mask shows it"),
-	BUILD("hyper_connection_pre_mix", MS("HyperConnectionPreMix"), 1, "(streams: float, pre_mix: float) {" STREAMS ","
+	BUILD("hyper_connection_pre_mix", MS("HyperConnectionPreMix"), 1,
+	"(streams: float, pre_mix: float) {" STREAMS ","
 		" reduction_scale: float = 1} -> y", build_pre_mix, "gated sum of streams"),
-	BUILD("hyper_connection_post_mix", MS("HyperConnectionPostMix"), 1, "(streams: float, block_output: streams,"
-		" post_mix: float, stream_mix: post_mix?) {" STREAMS "} -> y", build_post_mix, "mixed streams and a gated branch"),
-	BUILD("engram_gate", MS("EngramGate"), 1, "(key: float, query: key, value: key, key_scale: key, query_scale: key,"
+	BUILD("hyper_connection_post_mix", MS("HyperConnectionPostMix"), 1,
+	"(streams: float, block_output: streams,"
+		" post_mix: float, stream_mix: post_mix?) {" STREAMS "} -> y", build_post_mix,
+		"mixed streams and a gated branch"),
+	BUILD("engram_gate", MS("EngramGate"), 1,
+	"(key: float, query: key, value: key, key_scale: key, query_scale: key,"
 		" conv_scale: key?) {epsilon: float = 1e-5} -> y, normed?", build_engram_gate,
 		"values gated by how keys and queries agree"),
-	BUILD("matmul_bnb4", MS("MatMulBnb4"), 1, "(x: float, w: u8, absmax: x) {K: int, N: int, block_size: int, quant_type: int,"
-		" training_mode: int = 0, transB: int = 1} -> y", build_matmul_bnb4, "product with weights of 4-bit floats"),
-	BUILD("matmul_fpq4", MS("MatMulFpQ4"), 1, "(x: f32, w: u8, shape: i64) {blk_quant_type: int = 1} -> y",
+	BUILD("matmul_bnb4", MS("MatMulBnb4"), 1,
+	"(x: float, w: u8, absmax: x) {K: int, N: int, block_size: int, quant_type: int,"
+		" training_mode: int = 0, transB: int = 1} -> y", build_matmul_bnb4,
+		"product with weights of 4-bit floats"),
+	BUILD("matmul_fpq4", MS("MatMulFpQ4"), 1,
+	"(x: f32, w: u8, shape: i64) {blk_quant_type: int = 1} -> y",
 		build_matmul_fpq4, "product with packed 4-bit weights"),
-	COMP("sparse_to_dense_matmul", MS("SparseToDenseMatMul"), 1, "(a: f32|f64|i32|i64|u32|u64, b: a)"
+	COMP("sparse_to_dense_matmul", MS("SparseToDenseMatMul"), 1,
+	"(a: f32|f64|i32|i64|u32|u64, b: a)"
 		" {alpha: float = 1, transA: int = 0, transB: int = 0} -> y",
 		"p = transA ? transpose(a, perm=[1, 0]) : a; q = transB ? transpose(b, perm=[1, 0]) : b;"
 		"t = matmul(p, q); alpha == 1 ? t : t * alpha", "alpha a b, a given as a sparse tensor"),
-	BUILD("qembed_layer_normalization", MS("QEmbedLayerNormalization"), 1, "(ids: i32, segments: i32?, words: i8|u8,"
+	BUILD("qembed_layer_normalization", MS("QEmbedLayerNormalization"), 1,
+	"(ids: i32, segments: i32?, words: i8|u8,"
 		" positions: words, segment_table: words?, gamma: words, beta: words, mask: i32?, words_scale: f32,"
 		" positions_scale: f32, segment_scale: f32?, gamma_scale: f32, beta_scale: f32, words_zero: words,"
 		" positions_zero: words, segment_zero: words?, gamma_zero: words, beta_zero: words) {epsilon: float = 1e-12}"

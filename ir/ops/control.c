@@ -151,7 +151,8 @@ if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
 	return ty_tensor(m, a->dtype, a->rank, dims);
 }
 
-/* Are both sequences of known elements, as many, of the same types and ranks? Their number, else -1. */
+/* Are both sequences of known elements, as many, of the same
+ * types and ranks? Their number, else -1. */
 static int
 same_elements(Node *x, Node *y)
 {
@@ -161,7 +162,8 @@ same_elements(Node *x, Node *y)
 	if (x->type->kind != y->type->kind || !seq_elems(x, &n, &d) || !seq_elems(y, &k, &e) || n != k)
 		return -1;
 	for (i = 0; i < n; i++)
-		if (d[i]->type->kind != T_TENSOR || e[i]->type->kind != T_TENSOR || dtype_of(d[i]) != dtype_of(e[i])
+		if (d[i]->type->kind != T_TENSOR || e[i]->type->kind != T_TENSOR
+		 || dtype_of(d[i]) != dtype_of(e[i])
 		 || rank_of(d[i]) != rank_of(e[i]))
 			return -1;
 	return n;
@@ -205,7 +207,8 @@ if_of_elements(Build *b, Node *cond)
 		for (k = 0; k < count[i]; k++)
 			part[k] = t_result(m, node, at++);
 		out[i] = count[i] < 0 ? t_result(m, node, at++)
-			: seq_value(m, ty_join(m, b->regions[0]->results[i]->type, b->regions[1]->results[i]->type), count[i], part);
+			: seq_value(m, ty_join(m, b->regions[0]->results[i]->type,
+				b->regions[1]->results[i]->type), count[i], part);
 	}
 	return node ? t_tuple(m, n, out) : NULL;
 }
@@ -320,8 +323,8 @@ scanned_type(Build *b, int k, Node *trips, int ncarried, Node *const *init, cons
 }
 
 /*
- * Where carried value i begins as an empty sequence and each round does no more than append a tensor
- * of the same shape: that tensor, else NULL.
+ * Where carried value i begins as an empty sequence and each round does no more than append a
+ * tensor of the same shape: that tensor, else NULL.
  */
 static Node *
 appended(Module *m, const Region *body, int i, int ncarried, Node *const *init)
@@ -330,13 +333,15 @@ appended(Module *m, const Region *body, int i, int ncarried, Node *const *init)
 	bool ok;
 	int k, j, n;
 
-	if (!seq_elems(init[i], &n, &e) || n || last->code != O_HOST || strcmp(last->name, "seq_insert") || last->nin != 2
+	if (!seq_elems(init[i], &n, &e) || n || last->code != O_HOST || strcmp(last->name, "seq_insert")
+	 || last->nin != 2
 	 || definition(last->in[0]) != param)
 		return NULL;
 	t = last->in[1];
 	ok = t->type->kind == T_TENSOR && rank_of(t) < MAX_RANK;
 	for (k = 0; ok && k < rank_of(t); k++)
-		ok = outside(m, dim_of(t, k), body->params[0]->id) && !in_body(dim_of(t, k), ncarried, init, body);
+		ok = outside(m, dim_of(t, k), body->params[0]->id)
+			&& !in_body(dim_of(t, k), ncarried, init, body);
 	list = topo(body->results, body->nresults, true, &n);
 	for (k = 0; ok && k < n; k++)
 		for (j = 0; ok && j < list[k]->nin; j++)
@@ -349,11 +354,13 @@ appended(Module *m, const Region *body, int i, int ncarried, Node *const *init)
 
 /* The loop with such sequences as stacked results; *made tells if there are any. */
 static Node *
-loop_of_stacks(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body, bool *made)
+loop_of_stacks(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init, Region *body,
+	bool *made)
 {
 	Module *m = b->m;
 	Region *r = region_new(m, body->name);
-	Node **from = NEWN(m, Node *, ncarried + 1), **stack = NEWN(m, Node *, ncarried + 1), **out, *loop;
+	Node **from = NEWN(m, Node *, ncarried + 1), **stack = NEWN(m, Node *, ncarried + 1), **out,
+		*loop;
 	int n = 0, i, k, all = body->nresults - 1, scanned = all - ncarried;
 
 	r->params = NEWN(m, Node *, body->nparams);
@@ -378,7 +385,8 @@ loop_of_stacks(Build *b, Node *trip, Node *cond, int ncarried, Node *const *init
 		return NULL;
 	out = NEWN(m, Node *, all + 1);
 	for (i = 0, k = 0, n = r->nparams - 1 + scanned; i < all; i++)
-		out[i] = i < ncarried && stack[i] ? seq_unstack(m, t_result(m, loop, n++)) : t_result(m, loop, k++);
+		out[i] = i < ncarried && stack[i] ? seq_unstack(m, t_result(m, loop, n++))
+			: t_result(m, loop, k++);
 	return t_tuple(m, all, out);
 }
 

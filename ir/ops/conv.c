@@ -1,6 +1,6 @@
 /*
- * Convolutions, in the form of contract.c. The result is computed by groups, [n, group, channel of the
- * group, spatial], so that indices stay affine, and reshaped.
+ * Convolutions, in the form of contract.c. The result is computed by groups, [n, group, channel of
+ * the group, spatial], so that indices stay affine, and reshaped.
  */
 #include <string.h>
 #include "ops.h"
@@ -31,11 +31,13 @@ conv_shape(Build *b, Node *x, Node *w, bool transposed, Conv *c)
 		return false;
 	}
 	c->groups = x_idx(m, group);
-	Node *in = dim_of(x, 1), *out = dim_of(w, transposed ? 1 : 0), *wc = dim_of(w, transposed ? 0 : 1);
+	Node *in = dim_of(x, 1), *out = dim_of(w, transposed ? 1 : 0),
+		*wc = dim_of(w, transposed ? 0 : 1);
 	require(m, x_eq(m, x_mod(m, transposed ? wc : out, c->groups), x_idx(m, 0)), b->loc,
 		"%s channels, group %lld", expr_print(m, transposed ? wc : out), (long long)group);
 	require(m, x_eq(m, in, transposed ? wc : x_mul(m, wc, c->groups)), b->loc,
-		"the operand has %s channels, the weights %s, group is %lld", expr_print(m, in), expr_print(m, wc),
+		"the operand has %s channels, the weights %s, group is %lld", expr_print(m, in),
+		expr_print(m, wc),
 		(long long)group);
 	c->cg = transposed ? x_fdiv(m, wc, c->groups) : wc;
 	c->kg = transposed ? out : x_fdiv(m, out, c->groups);
@@ -87,7 +89,8 @@ conv_axes(Module *m, const Conv *c, Node **axes)
 	return 3 + c->n;
 }
 
-/* The element of an operand that is read for a place of the window: red[0] the channel, then the kernel. */
+/* The element of an operand that is read for a place of the
+ * window: red[0] the channel, then the kernel. */
 static Node *
 window_read(Module *m, const Conv *c, Node *xp, Node *const *axes, Node *const *red)
 {
@@ -133,7 +136,8 @@ conv_sum(Module *m, const Conv *c, Node *fill, Node **axes)
 	conv_axes(m, c, axes);
 	conv_red(m, c, red);
 	x = window_read(m, c, xp, axes, red);
-	return sum_of_products(m, acc_type(dtype_of(c->x)), c->n + 1, red, x, weight_read(m, c, axes, red));
+	return sum_of_products(m, acc_type(dtype_of(c->x)), c->n + 1, red, x,
+		weight_read(m, c, axes, red));
 }
 
 /* [n, g, k, spatial] as [n, g * k, spatial]. */
@@ -159,7 +163,8 @@ check_bias(Build *b, Node *bias, const Conv *c)
 		fail(b, "the bias has %d dimensions, must have 1", rank_of(bias));
 		return false;
 	}
-	require(b->m, x_eq(b->m, dim_of(bias, 0), n), b->loc, "the bias has %s elements for %s channels",
+	require(b->m, x_eq(b->m, dim_of(bias, 0), n), b->loc,
+		"the bias has %s elements for %s channels",
 		expr_print(b->m, dim_of(bias, 0)), expr_print(b->m, n));
 	return true;
 }
@@ -238,7 +243,8 @@ weight_sums(Module *m, const Conv *c, Node *const *at)
 	return x_read(m, t_tensor(m, 2, axes + 1, e), at + 1);
 }
 
-/* The convolution of (x - zx) with (w - zw), distributed as in integer_product; padding holds zx. */
+/* The convolution of (x - zx) with (w - zw), distributed as in integer_product; padding holds
+ * zx. */
 static Node *
 integer_conv(Build *b, const Conv *c, Node *zx, Node *zw, Node **axes)
 {
@@ -297,14 +303,16 @@ build_qlinear_conv(Build *b)
 	return ungrouped(m, t_tensor(m, 3 + c.n, axes, e));
 }
 
-/* ---- transposed convolution ---------------------------------------------------------------------------- */
+/* ---- transposed convolution ------------------------------------------------------------------ */
 
-/* Sizes and the pads at the beginning: out and begin of each window. given_pads: an operand, NULL: the attribute. */
+/* Sizes and the pads at the beginning: out and begin of each window.
+ * given_pads: an operand, NULL: the attribute. */
 static bool
 transposed_sizes(Build *b, Conv *c, Node *given_pads)
 {
 	Module *m = b->m;
-	int64_t stride[MAX_RANK], dilation[MAX_RANK], pads[2 * MAX_RANK], extra[MAX_RANK], shape[MAX_RANK];
+	int64_t stride[MAX_RANK], dilation[MAX_RANK], pads[2 * MAX_RANK], extra[MAX_RANK],
+		shape[MAX_RANK];
 	const char *a = attr_str(b, "auto_pad");
 	bool upper = strcmp(a, "SAME_UPPER") == 0, lower = strcmp(a, "SAME_LOWER") == 0, given;
 	Node *total, *half, *zero = x_idx(m, 0), **pad = NULL;
@@ -317,7 +325,8 @@ transposed_sizes(Build *b, Conv *c, Node *given_pads)
 		return fail(b, "Pads has %d elements, must have %d", n, 2 * c->n) != NULL;
 	if (!upper && !lower && *a && strcmp(a, "NOTSET") && strcmp(a, "VALID"))
 		return fail(b, "auto_pad is \"%s\"", a) != NULL;
-	if (!window_attrs(b, c->n, stride, dilation, pads) || !spatial_attr(b, "output_padding", c->n, 0, extra))
+	if (!window_attrs(b, c->n, stride, dilation, pads)
+	 || !spatial_attr(b, "output_padding", c->n, 0, extra))
 		return false;
 	given = attr_ints(b, "output_shape", &n, &v) && n > 0;
 	for (i = 0; given && i < c->n; i++) {
@@ -342,17 +351,20 @@ transposed_sizes(Build *b, Conv *c, Node *given_pads)
 			if (strcmp(a, "VALID") == 0)
 				pads[i] = pads[c->n + i] = 0;
 			w->begin = pad ? pad[i] : x_idx(m, pads[i]);
-			w->out = x_sub(m, x_sub(m, total, w->begin), pad ? pad[c->n + i] : x_idx(m, pads[c->n + i]));
+			w->out = x_sub(m, x_sub(m, total, w->begin),
+				pad ? pad[c->n + i] : x_idx(m, pads[c->n + i]));
 		}
-		require(m, x_le(m, zero, w->out), b->loc, "spatial dimension %d of the result is negative", i);
+		require(m, x_le(m, zero, w->out), b->loc, "spatial dimension %d of the result is negative",
+			i);
 	}
 	return true;
 }
 
 /*
- * With stride s, result element q * s + p (counted before the pads are cut off) is the sum over taps
- * t of x[q - t * d] * w[p + t * s], where d is the dilation if s is 1 and else 1: a convolution for
- * each phase p < s, without products by inserted zeros. The weights are padded to whole taps.
+ * With stride s, result element q * s + p (counted before the pads are cut off) is the sum over
+ * taps t of x[q - t * d] * w[p + t * s], where d is the dilation if s is 1 and else 1: a
+ * convolution for each phase p < s, without products by inserted zeros. The weights are padded to
+ * whole taps.
  */
 typedef struct Phases { Node *q, *taps, *pad; int64_t s, d; bool whole; } Phases;
 
@@ -388,11 +400,13 @@ phase_input(Module *m, const Conv *c, const Phases *p, Node *x)
 		any = true;
 		axes[2 + i] = x_axis(m, reach);
 		idx[2 + i] = x_sub(m, axes[2 + i], p[i].pad);
-		in = x_and(m, in, x_and(m, x_le(m, x_idx(m, 0), idx[2 + i]), x_lt(m, idx[2 + i], dim_of(x, 2 + i))));
+		in = x_and(m, in, x_and(m, x_le(m, x_idx(m, 0), idx[2 + i]),
+			x_lt(m, idx[2 + i], dim_of(x, 2 + i))));
 	}
 	if (!any)
 		return x;
-	return t_tensor(m, rank_of(x), axes, x_select(m, in, x_read(m, x, idx), x_int(m, dtype_of(x), 0)));
+	return t_tensor(m, rank_of(x), axes,
+		x_select(m, in, x_read(m, x, idx), x_int(m, dtype_of(x), 0)));
 }
 
 static Node *
@@ -434,7 +448,8 @@ zeros_between(Module *m, Conv *c)
 		in = x_and(m, in, x_eq(m, x_mod(m, axes[2 + i], s), zero));
 		w->stride = 1;
 	}
-	return t_tensor(m, 2 + c->n, axes, x_select(m, in, x_read(m, c->x, idx), x_int(m, dtype_of(c->x), 0)));
+	return t_tensor(m, 2 + c->n, axes,
+		x_select(m, in, x_read(m, c->x, idx), x_int(m, dtype_of(c->x), 0)));
 }
 
 static Node *
@@ -442,7 +457,8 @@ conv_transposed(Build *b, Node *pads, Node *bias)
 {
 	Module *m = b->m;
 	DType d = dtype_of(b->in[0]);
-	Node *x, *w, *axes[3 * MAX_RANK], *red[MAX_RANK], *xi[MAX_RANK], *wi[MAX_RANK], *sum, *t, *at[3 * MAX_RANK];
+	Node *x, *w, *axes[3 * MAX_RANK], *red[MAX_RANK], *xi[MAX_RANK], *wi[MAX_RANK], *sum, *t,
+		*at[3 * MAX_RANK];
 	Node *place;
 	Phases p[MAX_RANK];
 	bool both = false;
@@ -494,16 +510,18 @@ conv_transposed(Build *b, Node *pads, Node *bias)
 }
 
 static Node *build_conv_transpose(Build *b)         { return conv_transposed(b, NULL, b->in[2]); }
-static Node *build_conv_transpose_dynamic(Build *b) { return conv_transposed(b, b->in[2], b->in[3]); }
+static Node *build_conv_transpose_dynamic(Build *b) { return conv_transposed(b, b->in[2], b->in[3]);
+	}
 
-/* ---- deformable convolution ------------------------------------------------------------------------------ */
+/* ---- deformable convolution ------------------------------------------------------------------ */
 
 /* x at row y and column z, in type f32 or f64: bilinear, zero outside. */
 static Node *
 bilinear(Module *m, Node *x, Node *n, Node *c, Node *y, Node *z)
 {
 	DType d = y->type->dtype;
-	Node *y0 = x1(m, O_FLOOR, y), *z0 = x1(m, O_FLOOR, z), *fy = x_sub(m, y, y0), *fz = x_sub(m, z, z0);
+	Node *y0 = x1(m, O_FLOOR, y), *z0 = x1(m, O_FLOOR, z), *fy = x_sub(m, y, y0),
+		*fz = x_sub(m, z, z0);
 	Node *one = x_int(m, d, 1), *zero = x_idx(m, 0), *sum = NULL, *w, *in, *idx[4];
 	int i, k;
 
@@ -538,13 +556,15 @@ deform_args(Build *b, Conv *c, int64_t groups)
 	require(m, x_eq(m, x_mod(m, dim_of(x, 1), x_idx(m, groups)), x_idx(m, 0)), b->loc,
 		"%s channels, offset_group %lld", expr_print(m, dim_of(x, 1)), (long long)groups);
 	taps = x_muli(m, x_mul(m, c->win[0].k, c->win[1].k), groups);
-	require(m, x_eq(m, dim_of(off, 1), x_muli(m, taps, 2)), b->loc, "the offset has %s channels, must have %s",
+	require(m, x_eq(m, dim_of(off, 1), x_muli(m, taps, 2)), b->loc,
+		"the offset has %s channels, must have %s",
 		expr_print(m, dim_of(off, 1)), expr_print(m, x_muli(m, taps, 2)));
 	if (mask)
 		require(m, x_eq(m, dim_of(mask, 1), taps), b->loc, "the mask has %s channels, must have %s",
 			expr_print(m, dim_of(mask, 1)), expr_print(m, taps));
 	for (i = 2; i < 4; i++) {
-		require(m, x_eq(m, dim_of(off, i), c->win[i - 2].out), b->loc, "the offset has %s elements for %s places",
+		require(m, x_eq(m, dim_of(off, i), c->win[i - 2].out), b->loc,
+			"the offset has %s elements for %s places",
 			expr_print(m, dim_of(off, i)), expr_print(m, c->win[i - 2].out));
 		if (mask)
 			require(m, x_eq(m, dim_of(mask, i), c->win[i - 2].out), b->loc,
@@ -574,8 +594,10 @@ deform_samples(Build *b, const Conv *c, DType acc, int64_t groups)
 	idx[3] = s[5];
 	for (i = 0; i < 2; i++) {
 		idx[1] = x_addi(m, x_muli(m, tap, 2), i);
-		e = x_add(m, x_muli(m, s[4 + i], c->win[i].stride), x_muli(m, s[2 + i], c->win[i].dilation));
-		pos[i] = x_add(m, x_cast(m, acc, x_sub(m, e, c->win[i].begin)), x_cast(m, acc, x_read(m, b->in[2], idx)));
+		e = x_add(m, x_muli(m, s[4 + i], c->win[i].stride),
+			x_muli(m, s[2 + i], c->win[i].dilation));
+		pos[i] = x_add(m, x_cast(m, acc, x_sub(m, e, c->win[i].begin)),
+			x_cast(m, acc, x_read(m, b->in[2], idx)));
 	}
 	e = bilinear(m, x, s[0], s[1], pos[0], pos[1]);
 	idx[1] = tap;
@@ -612,21 +634,26 @@ build_deform_conv(Build *b)
 #define CONV "auto_pad: str = \"NOTSET\", dilations: ints?, group: int = 1, kernel_shape: ints?"
 
 const Op ops_conv[] = {
-	BUILD("conv", "Conv", 22, "(x: float, w: x, bias: x?) {" CONV ", pads: ints?, strides: ints?} -> y",
+	BUILD("conv", "Conv", 22,
+		"(x: float, w: x, bias: x?) {" CONV ", pads: ints?, strides: ints?} -> y",
 		build_conv, "convolution"),
 	BUILD("conv_integer", "ConvInteger", 10, "(x: i8|u8, w: i8|u8, x_zero: x?, w_zero: w?)"
 		" {" CONV ", pads: ints?, strides: ints?} -> y", build_conv_integer,
 		"convolution of bytes less their zero points"),
-	BUILD("qlinear_conv", "QLinearConv", 10, "(x: i8|u8, x_scale: f32, x_zero: x, w: i8|u8, w_scale: f32,"
+	BUILD("qlinear_conv", "QLinearConv", 10,
+	"(x: i8|u8, x_scale: f32, x_zero: x, w: i8|u8, w_scale: f32,"
 		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {" CONV ", pads: ints?, strides: ints?} -> y",
 		build_qlinear_conv, "quantized convolution"),
-	BUILD("conv_transpose", "ConvTranspose", 22, "(x: float, w: x, bias: x?) {" CONV ", output_padding: ints?,"
+	BUILD("conv_transpose", "ConvTranspose", 22,
+	"(x: float, w: x, bias: x?) {" CONV ", output_padding: ints?,"
 		" output_shape: ints?, pads: ints?, strides: ints?} -> y", build_conv_transpose,
 		"transposed convolution"),
-	BUILD("conv_transpose_dynamic_pads", "com.microsoft:ConvTransposeWithDynamicPads", 1, "(x: float, w: x, pads: i64?, bias: x?)"
+	BUILD("conv_transpose_dynamic_pads", "com.microsoft:ConvTransposeWithDynamicPads", 1,
+	"(x: float, w: x, pads: i64?, bias: x?)"
 		" {" CONV ", output_padding: ints?, strides: ints?} -> y", build_conv_transpose_dynamic,
 		"transposed convolution, its pads an operand"),
-	BUILD("deform_conv", "DeformConv", 22, "(x: float, w: x, offset: x, bias: x?, mask: x?) {dilations: ints?,"
+	BUILD("deform_conv", "DeformConv", 22,
+	"(x: float, w: x, offset: x, bias: x?, mask: x?) {dilations: ints?,"
 		" group: int = 1, kernel_shape: ints?, offset_group: int = 1, pads: ints?, strides: ints?} -> y",
 		build_deform_conv, "convolution that samples at learned offsets"),
 	{0}

@@ -26,7 +26,8 @@ map(Build *b, Node *(*f)(Build *, Node **))
 	return body ? t_tensor(b->m, rank, axes, body) : NULL;
 }
 
-/* The same for strings: a routine of the runtime, whose operands are of one size or single elements. */
+/* The same for strings: a routine of the runtime, whose operands
+ * are of one size or single elements. */
 Node *
 string_map(Build *b, const char *name, const char *args, DType result)
 {
@@ -256,12 +257,14 @@ cast_tensor(Build *b, DType to)
 	if (from == to)
 		return x;
 	if (to == DT_STRING)
-		return t_host(b->m, "str_format", "d 0 N", ty_tensor(b->m, to, rank_of(x), x->type->dims), 1, &x);
+		return t_host(b->m, "str_format", "d 0 N", ty_tensor(b->m, to, rank_of(x), x->type->dims),
+			1, &x);
 	if (from == DT_STRING) {                 /* numbers narrower than these by way of them */
 		from = dt_float(to) ? to == DT_F32 ? to : DT_F64 : to == DT_U64 ? to : DT_I64;
 		if (!dt_float(to) && !dt_int(to))
 			return unsupported(b, "strings cannot be cast to %s", dtypes[to].text);
-		x = t_host(b->m, "str_parse", "d 0 N", ty_tensor(b->m, from, rank_of(x), x->type->dims), 1, &x);
+		x = t_host(b->m, "str_parse", "d 0 N", ty_tensor(b->m, from, rank_of(x), x->type->dims), 1,
+			&x);
 		if (from == to)
 			return x;
 	}

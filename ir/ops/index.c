@@ -58,7 +58,8 @@ build_gather_elements(Build *b)
 	return t_tensor(m, rank, axes, x_read(m, x, idx));
 }
 
-/* The length of the tuples in the last dimension of indices; -1 after reporting. rank: the result's, or -1. */
+/* The length of the tuples in the last dimension of indices;
+ * -1 after reporting. rank: the result's, or -1. */
 static int
 tuple_length(Build *b, Node *at, int most, int rank)
 {
@@ -76,7 +77,8 @@ tuple_length(Build *b, Node *at, int most, int rank)
 			return -1;
 		}
 		k = rank_of(at) - 1 + most - rank;
-		require(b->m, x_eq(b->m, last, x_idx(b->m, k)), b->loc, "the last dimension of indices is %s, must be %lld",
+		require(b->m, x_eq(b->m, last, x_idx(b->m, k)), b->loc,
+			"the last dimension of indices is %s, must be %lld",
 			expr_print(b->m, last), (long long)k);
 	}
 	if (k < 1 || k > most) {

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "ops.h"
 
-/* ---- negative log likelihood ------------------------------------------------------------------- */
+/* ---- negative log likelihood ----------------------------------------------------------------- */
 
 typedef struct Loss { Node *x, *target, *weight; bool ignores; int64_t ignored; } Loss;
 
@@ -24,7 +24,8 @@ static Node *
 target_loss(Build *b, const Loss *l, DType c, Node *const *axes)
 {
 	Module *m = b->m;
-	Node *t = x_cast(m, DT_INDEX, x_read(m, l->target, axes)), *idx[MAX_RANK], *e, *w = target_weight(b, l, c, axes);
+	Node *t = x_cast(m, DT_INDEX, x_read(m, l->target, axes)), *idx[MAX_RANK], *e,
+		*w = target_weight(b, l, c, axes);
 	int i;
 
 	idx[0] = axes[0];
@@ -54,7 +55,8 @@ build_nll(Build *b)
 		return fail(b, "the operand has %d dimensions, the target %d", rank_of(l.x), rank);
 	for (i = 0; i < rank; i++)
 		require(m, x_eq(m, dim_of(l.target, i), dim_of(l.x, i ? i + 1 : 0)), b->loc,
-			"the target has %s elements at axis %d, the operand %s", expr_print(m, dim_of(l.target, i)), i,
+			"the target has %s elements at axis %d, the operand %s",
+			expr_print(m, dim_of(l.target, i)), i,
 			expr_print(m, dim_of(l.x, i ? i + 1 : 0)));
 	axes_new(m, rank, l.target->type->dims, axes);
 	e = target_loss(b, &l, c, axes);
@@ -64,13 +66,14 @@ build_nll(Build *b)
 	if (strcmp(how, "mean") == 0) {
 		axes_new(m, rank, l.target->type->dims, axes);
 		w = target_weight(b, &l, c, axes);
-		w = w->code == O_NUM ? x_cast(m, c, numel(m, l.target)) : x_reduce(m, COMB_SUM, rank, axes, w);
+		w = w->code == O_NUM ? x_cast(m, c, numel(m, l.target))
+			: x_reduce(m, COMB_SUM, rank, axes, w);
 		e = x2(m, O_DIV, e, w);
 	}
 	return t_tensor(m, 0, NULL, x_cast(m, d, e));
 }
 
-/* ---- training ------------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 /* One tensor that is trained: x, its gradient, and its state; out: the new x and the new state. */
 typedef struct Step { Build *b; DType d; Node *r, *t, *x, *g, *s[2], *out[3]; } Step;
@@ -87,10 +90,12 @@ adagrad(Step *s)
 	Module *m = s->b->m;
 	Node *r, *h;
 
-	r = x_add(m, x_flt(m, DT_F64, 1), x_mul(m, x_cast(m, DT_F64, s->t), x_flt(m, DT_F64, attr_float(s->b, "decay_factor"))));
+	r = x_add(m, x_flt(m, DT_F64, 1),
+		x_mul(m, x_cast(m, DT_F64, s->t), x_flt(m, DT_F64, attr_float(s->b, "decay_factor"))));
 	r = x_cast(m, s->d, x2(m, O_DIV, x_cast(m, DT_F64, s->r), r));
 	h = x_add(m, s->s[0], x_mul(m, s->g, s->g));
-	s->out[0] = x_sub(m, s->x, x2(m, O_DIV, x_mul(m, r, s->g), x_add(m, x1(m, O_SQRT, h), hyper(s, "epsilon"))));
+	s->out[0] = x_sub(m, s->x,
+		x2(m, O_DIV, x_mul(m, r, s->g), x_add(m, x1(m, O_SQRT, h), hyper(s, "epsilon"))));
 	s->out[1] = h;
 }
 
@@ -136,7 +141,8 @@ momentum(Step *s)
 	s->out[0] = x_sub(m, s->x, x_mul(m, x_cast(m, s->d, s->r), v));
 }
 
-/* Operands: r, t, then all x, all gradients, all of each state; results: all x, all of each state. */
+/* Operands: r, t, then all x, all gradients, all of each state; results: all x, all of each
+ * state. */
 static Node *
 trained(Build *b, int states, void (*step)(Step *))
 {
@@ -153,9 +159,11 @@ trained(Build *b, int states, void (*step)(Step *))
 		for (k = 1; k < 2 + states; k++) {
 			Node *t = in[k * n + i];
 			if (rank_of(t) != rank || dtype_of(t) != s.d)
-				return fail(b, "operand %d differs from tensor %d in type or rank", 2 + k * n + i, i);
+				return fail(b, "operand %d differs from tensor %d in type or rank", 2 + k * n + i,
+					i);
 			for (int j = 0; j < rank; j++)
-				require(m, x_eq(m, dim_of(t, j), dim_of(in[i], j)), b->loc, "operand %d differs from tensor %d in shape",
+				require(m, x_eq(m, dim_of(t, j), dim_of(in[i], j)), b->loc,
+					"operand %d differs from tensor %d in shape",
 					2 + k * n + i, i);
 		}
 		s.r = scalar_arg(m, b->in[0]);
@@ -187,19 +195,25 @@ build_momentum(Build *b)
 #define TRAIN "(r: f32|f64, t: i64, rest: f32|f64*)"
 
 const Op ops_loss[] = {
-	BUILD("negative_log_likelihood_loss", "NegativeLogLikelihoodLoss", 22, "(x: float, target: idx, weight: x?)"
-		" {ignore_index: int?, reduction: str = \"mean\"} -> loss", build_nll, "minus the target's weighted element"),
-	COMP("softmax_cross_entropy_loss", "SoftmaxCrossEntropyLoss", 13, "(x: float, target: idx, weight: x?)"
+	BUILD("negative_log_likelihood_loss", "NegativeLogLikelihoodLoss", 22,
+		"(x: float, target: idx, weight: x?)"
+		" {ignore_index: int?, reduction: str = \"mean\"} -> loss", build_nll,
+		"minus the target's weighted element"),
+	COMP("softmax_cross_entropy_loss", "SoftmaxCrossEntropyLoss", 13,
+	"(x: float, target: idx, weight: x?)"
 		" {ignore_index: int?, reduction: str = \"mean\"} -> loss, log_prob?",
 		"p = log_softmax(x, axis=1);"
 		"negative_log_likelihood_loss(p, target, weight, ignore_index=ignore_index, reduction=reduction), p",
 		"negative log likelihood of softmax"),
-	BUILD("adagrad", "ai.onnx.preview.training:Adagrad", 1, TRAIN " {decay_factor: float = 0, epsilon: float = 1e-6,"
+	BUILD("adagrad", "ai.onnx.preview.training:Adagrad", 1,
+	TRAIN " {decay_factor: float = 0, epsilon: float = 1e-6,"
 		" norm_coefficient: float = 0} -> y*", build_adagrad, "a step of Adagrad"),
-	BUILD("adam", "ai.onnx.preview.training:Adam", 1, TRAIN " {alpha: float = 0.9, beta: float = 0.999,"
+	BUILD("adam", "ai.onnx.preview.training:Adam", 1,
+	TRAIN " {alpha: float = 0.9, beta: float = 0.999,"
 		" epsilon: float = 1e-6, norm_coefficient: float = 0, norm_coefficient_post: float = 0} -> y*", build_adam,
 		"a step of Adam"),
-	BUILD("momentum", "ai.onnx.preview.training:Momentum", 1, TRAIN " {alpha: float, beta: float, mode: str,"
+	BUILD("momentum", "ai.onnx.preview.training:Momentum", 1,
+	TRAIN " {alpha: float, beta: float, mode: str,"
 		" norm_coefficient: float} -> y*", build_momentum, "a step of descent with momentum"),
 	{0}
 };

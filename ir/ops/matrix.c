@@ -61,7 +61,8 @@ square(Build *b)
 
 	if (r < 2)
 		return fail(b, "the operand has %d dimensions, needs 2", r);
-	require(b->m, x_eq(b->m, dim_of(x, r - 1), dim_of(x, r - 2)), b->loc, "the matrices are %s by %s",
+	require(b->m, x_eq(b->m, dim_of(x, r - 1), dim_of(x, r - 2)), b->loc,
+		"the matrices are %s by %s",
 		expr_print(b->m, dim_of(x, r - 2)), expr_print(b->m, dim_of(x, r - 1)));
 	return dim_of(x, is_int(dim_of(x, r - 1), &n) ? r - 1 : r - 2);
 }
@@ -79,7 +80,8 @@ magnitude(Module *m, Node *a, Node *const *batch, Node *row, Node *k)
 	return x_select(m, x_le(m, k, row), x1(m, O_ABS, x_read(m, a, idx)), x_flt(m, DT_F64, -1));
 }
 
-/* i64[batch...]: the first row from k on whose element in column k is the largest; with a NaN the last row. */
+/* i64[batch...]: the first row from k on whose element in column
+ * k is the largest; with a NaN the last row. */
 static Node *
 pivots(Module *m, Node *a, Node *k)
 {
@@ -104,14 +106,15 @@ pivot_at(Module *m, Node *pivot, Node *const *batch, Node *rows)
 }
 
 /*
- * carried: determinants [batch...] and [batch..., n, n]. The pivot's row is exchanged with row k, and
- * its multiples are taken from those below. The determinant is multiplied by the pivot, negated by an
- * exchange.
+ * carried: determinants [batch...] and [batch..., n, n]. The pivot's row is exchanged with row k,
+ * and its multiples are taken from those below. The determinant is multiplied by the pivot, negated
+ * by an exchange.
  */
 static void
 eliminate(Module *m, Node **carried, Node *k)
 {
-	Node *det = carried[0], *a = carried[1], *pivot = pivots(m, a, k), *ax[MAX_RANK], *idx[MAX_RANK];
+	Node *det = carried[0], *a = carried[1], *pivot = pivots(m, a, k), *ax[MAX_RANK],
+		*idx[MAX_RANK];
 	Node *zero = x_flt(m, DT_F64, 0), *v, *p, *piv, *f, *row;
 	int r = rank_of(a) - 2;
 
@@ -161,13 +164,14 @@ build_det(Build *b)
 }
 
 /*
- * Gauss and Jordan on [batch..., n, 2 n]: the pivot's row goes to row k, divided by the pivot, and its
- * multiples are taken from all others.
+ * Gauss and Jordan on [batch..., n, 2 n]: the pivot's row goes to row k, divided by the pivot, and
+ * its multiples are taken from all others.
  */
 static void
 jordan(Module *m, Node **carried, Node *k)
 {
-	Node *a = carried[0], *pivot = pivots(m, a, k), *ax[MAX_RANK], *idx[MAX_RANK], *p, *piv, *self, *f, *v;
+	Node *a = carried[0], *pivot = pivots(m, a, k), *ax[MAX_RANK], *idx[MAX_RANK], *p, *piv, *self,
+		*f, *v;
 	int r = rank_of(a) - 2;
 
 	axes_new(m, r + 2, a->type->dims, ax);
@@ -211,6 +215,7 @@ build_inverse(Build *b)
 
 const Op ops_matrix[] = {
 	BUILD("det", "Det", 22, "(x: float) {} -> y", build_det, "determinants of square matrices"),
-	BUILD("inverse", "com.microsoft:Inverse", 1, "(x: float) {} -> y", build_inverse, "inverse matrices"),
+	BUILD("inverse", "com.microsoft:Inverse", 1, "(x: float) {} -> y", build_inverse,
+	"inverse matrices"),
 	{0}
 };

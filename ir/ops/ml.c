@@ -4,7 +4,7 @@
 #include <strings.h>
 #include "ml.h"
 
-/* ---- attributes as constants -------------------------------------------------------------------- */
+/* ---- attributes as constants ----------------------------------------------------------------- */
 
 static uint64_t
 hash_strings(int64_t n, const char *const *s)
@@ -49,7 +49,8 @@ attr_const(Build *b, const char *name, DType d, int rank, const int64_t *dims)
 		p->hash = hash_strings(n, a->ss);
 	}
 	for (k = 0; k < n && a->kind != A_STRS; k++)
-		data_set((void *)p->bytes, d, k, a->kind == A_INTS ? num_cast(d, DT_I64, (Num){.i = a->is[k]})
+		data_set((void *)p->bytes, d, k,
+			a->kind == A_INTS ? num_cast(d, DT_I64, (Num){.i = a->is[k]})
 			: dt_float(d) ? num_round(d, a->fs[k]) : num_cast(d, DT_F64, (Num){.f = a->fs[k]}));
 	return t_const(b->m, d, rank, dims, p);
 }
@@ -76,11 +77,13 @@ label_of(Module *m, Node *labels, Node *which)
 Node *
 label_if(Module *m, Node *labels, Node *score, double above)
 {
-	Node *axis = x_axis(m, dim_of(score, 0)), *idx[2] = {axis, x_idx(m, 0)}, *one = x_idx(m, 1), *yes;
+	Node *axis = x_axis(m, dim_of(score, 0)), *idx[2] = {axis, x_idx(m, 0)}, *one = x_idx(m, 1),
+		*yes;
 	Node *s = x_read(m, score, idx);
 
 	yes = x_lt(m, x_flt(m, s->type->dtype, above), s);
-	return t_tensor(m, 1, &axis, x_select(m, yes, x_read(m, labels, &one), x_read(m, labels, &idx[1])));
+	return t_tensor(m, 1, &axis,
+		x_select(m, yes, x_read(m, labels, &one), x_read(m, labels, &idx[1])));
 }
 
 Node *
@@ -97,7 +100,7 @@ feature_rows(Build *b, Node *x)
 	return reshape(b->m, x, 2, dims);
 }
 
-/* ---- what becomes of scores ------------------------------------------------------------------------ */
+/* ---- what becomes of scores ------------------------------------------------------------------ */
 
 bool
 post_attr(Build *b, Post *p)
@@ -152,7 +155,8 @@ static Node *
 softmax_zero(Build *b, Node *s)
 {
 	Module *m = b->m;
-	Node *top = call(b, "reduce_max", 2, (Node *[]){s, t_ints(m, 1, (int64_t[]){1})}, NULL), *axes[2], *e, *t, *z, *v;
+	Node *top = call(b, "reduce_max", 2, (Node *[]){s, t_ints(m, 1, (int64_t[]){1})}, NULL),
+		*axes[2], *e, *t, *z, *v;
 	DType d = dtype_of(s);
 
 	if (!top)
@@ -185,7 +189,8 @@ Node *
 two_columns(Build *b, Post p, Node *score, bool signed_)
 {
 	Module *m = b->m;
-	Node *axes[2] = {x_axis(m, dim_of(score, 0)), x_axis(m, x_idx(m, 2))}, *idx[2] = {axes[0], x_idx(m, 0)}, *s, *t;
+	Node *axes[2] = {x_axis(m, dim_of(score, 0)), x_axis(m, x_idx(m, 2))},
+		*idx[2] = {axes[0], x_idx(m, 0)}, *s, *t;
 	DType d = dtype_of(score);
 
 	s = x_read(m, score, idx);
@@ -198,7 +203,7 @@ two_columns(Build *b, Post p, Node *score, bool signed_)
 	return t_tensor(m, 2, axes, s);
 }
 
-/* ---- features ------------------------------------------------------------------------------------------ */
+/* ---- features -------------------------------------------------------------------------------- */
 
 /* A constant [n] or [1] read for feature axis `at`. */
 static Node *
@@ -225,7 +230,8 @@ feature_const(Build *b, const char *name, DType d, Node *x, double none, Node **
 	if (n > 1 && rank_of(x) == 0)
 		return fail(b, "%s has %lld entries for a scalar", name, (long long)n) != NULL;
 	if (n > 1)
-		require(b->m, x_eq(b->m, dim_of(x, rank_of(x) - 1), x_idx(b->m, n)), b->loc, "%s has %lld entries for %s features",
+		require(b->m, x_eq(b->m, dim_of(x, rank_of(x) - 1), x_idx(b->m, n)), b->loc,
+			"%s has %lld entries for %s features",
 			name, (long long)n, expr_print(b->m, dim_of(x, rank_of(x) - 1)));
 	return true;
 }
@@ -296,7 +302,8 @@ build_imputer(Build *b)
 		hit = isnan(r) ? x_ne(m, e, e) : x_eq(m, e, old);
 	} else
 		hit = x_eq(m, x_cast(m, DT_I64, e), x_int(m, DT_I64, attr_int(b, "replaced_value_int64")));
-	return t_tensor(m, rank_of(x), axes, x_select(m, hit, feature_read(m, value, axes[rank_of(x) - 1]), e));
+	return t_tensor(m, rank_of(x), axes,
+		x_select(m, hit, feature_read(m, value, axes[rank_of(x) - 1]), e));
 }
 
 /* Columns of x, [n, f] or [f]: as many as there are indices. */
@@ -331,7 +338,8 @@ build_feature_vectorizer(Build *b)
 	int i;
 
 	if (!dims || dims->n < b->nin)
-		return fail(b, "inputdimensions has %d entries for %d operands", dims ? dims->n : 0, b->nin);
+		return fail(b, "inputdimensions has %d entries for %d operands", dims ? dims->n : 0,
+			b->nin);
 	for (i = 0; i < b->nin; i++) {
 		if (dims->is[i] < 0 || dims->is[i] > 1 << 24)
 			return fail(b, "inputdimensions has the entry %lld", (long long)dims->is[i]);
@@ -346,30 +354,35 @@ build_feature_vectorizer(Build *b)
 		x = rank_of(b->in[i]) == 2 ? b->in[i] : feature_rows(b, b->in[i]);
 		if (!x)
 			return NULL;
-		require(m, x_eq(m, dim_of(x, 0), dim_of(first, 0)), b->loc, "operand %d has %s rows, the first %s", i,
+		require(m, x_eq(m, dim_of(x, 0), dim_of(first, 0)), b->loc,
+			"operand %d has %s rows, the first %s", i,
 			expr_print(m, dim_of(x, 0)), expr_print(m, dim_of(first, 0)));
 		from = x_idx(m, total);
 		idx[0] = axes[0];
 		idx[1] = x_sub(m, axes[1], from);
 		in = x_lt(m, idx[1], dim_of(x, 1));
-		e = x_select(m, x_le(m, from, axes[1]), x_select(m, in, x_cast(m, DT_F32, x_read(m, x, idx)), x_int(m, DT_F32, 0)),
+		e = x_select(m, x_le(m, from, axes[1]),
+			x_select(m, in, x_cast(m, DT_F32, x_read(m, x, idx)), x_int(m, DT_F32, 0)),
 			e);
 	}
 	return t_tensor(m, 2, axes, e);
 }
 
-/* ---- categories ------------------------------------------------------------------------------------------ */
+/* ---- categories ------------------------------------------------------------------------------ */
 
-/* The index of each element of x in `table`, or -1: i64 of x's shape. The first of equal entries. */
+/* The index of each element of x in `table`, or -1: i64 of x's shape. The first of equal
+ * entries. */
 static Node *
 find_in(Build *b, Node *x, Node *table)
 {
 	Module *m = b->m;
-	Node *axes[MAX_RANK], *k = x_axis(m, dim_of(table, 0)), *e, *t, *hit, *none = x_int(m, DT_I64, INT64_MAX);
+	Node *axes[MAX_RANK], *k = x_axis(m, dim_of(table, 0)), *e, *t, *hit,
+		*none = x_int(m, DT_I64, INT64_MAX);
 	int rank = rank_of(x);
 
 	if (dtype_of(x) == DT_STRING)
-		return t_host(b->m, "str_find", "d 0 N 1 N1", ty_tensor(m, DT_I64, rank, x->type->dims), 2, (Node *[]){x, table});
+		return t_host(b->m, "str_find", "d 0 N 1 N1", ty_tensor(m, DT_I64, rank, x->type->dims), 2,
+			(Node *[]){x, table});
 	axes_new(m, rank, x->type->dims, axes);
 	e = x_cast(m, dtype_of(table), x_read(m, x, axes));
 	t = x_read(m, table, &k);
@@ -413,7 +426,8 @@ take_values(Module *m, Node *found, Node *values, Node *none)
 static Node *
 label_table(Build *b, const char *kind)
 {
-	static const struct { const char *suffix; DType d; } forms[] = {{"floats", DT_F32}, {"int64s", DT_I64},
+	static const struct { const char *suffix; DType d; } forms[] = {{"floats", DT_F32},
+		{"int64s", DT_I64},
 		{"strings", DT_STRING}};
 	const Attr *a = attr_find(b->attrs, arena_printf(b->m->arena, "%s_tensor", kind));
 	int64_t n;
@@ -444,7 +458,8 @@ build_label_encoder(Build *b)
 		return NULL;
 	d = dtype_of(values);
 	if (dtype_of(keys) != dtype_of(b->in[0]))
-		return fail(b, "the operand is %s, the keys are %s", dtypes[dtype_of(b->in[0])].text, dtypes[dtype_of(keys)].text);
+		return fail(b, "the operand is %s, the keys are %s", dtypes[dtype_of(b->in[0])].text,
+			dtypes[dtype_of(keys)].text);
 	require(m, x_eq(m, dim_of(keys, 0), dim_of(values, 0)), b->loc, "%s keys, %s values",
 		expr_print(m, dim_of(keys, 0)), expr_print(m, dim_of(values, 0)));
 	if (d != DT_STRING && !dt_float(d) && !dt_int(d))
@@ -452,7 +467,8 @@ build_label_encoder(Build *b)
 	if (def)
 		expect_dim(b, "default_tensor", numel(m, def->t), x_idx(m, 1), false);
 	if (def && dtype_of(def->t) != d)
-		return fail(b, "default_tensor is %s, the values are %s", dtypes[dtype_of(def->t)].text, dtypes[d].text);
+		return fail(b, "default_tensor is %s, the values are %s", dtypes[dtype_of(def->t)].text,
+			dtypes[d].text);
 	if (def)
 		none = rank_of(def->t) ? reshape(m, def->t, 0, NULL) : def->t;
 	else if (d == DT_STRING)
@@ -471,13 +487,15 @@ build_category_mapper(Build *b)
 	Node *ints, *strings;
 
 	if (n == 0 || n != k)
-		return fail(b, "cats_int64s has %lld entries, cats_strings %lld", (long long)n, (long long)k);
+		return fail(b, "cats_int64s has %lld entries, cats_strings %lld", (long long)n,
+			(long long)k);
 	ints = attr_const(b, "cats_int64s", DT_I64, 1, &n);
 	strings = attr_const(b, "cats_strings", DT_STRING, 1, &n);
 	if (dtype_of(b->in[0]) == DT_STRING)
 		return take_values(m, find_in(b, b->in[0], strings), ints,
 			t_scalar(m, DT_I64, (Num){.i = attr_int(b, "default_int64")}));
-	return take_values(m, find_in(b, b->in[0], ints), strings, one_string(b, attr_str(b, "default_string")));
+	return take_values(m, find_in(b, b->in[0], ints), strings,
+		one_string(b, attr_str(b, "default_string")));
 }
 
 /* A new last axis with a 1 at the category's place; none if it is unknown. */
@@ -492,7 +510,8 @@ build_one_hot_encoder(Build *b)
 
 	if (rank == MAX_RANK || n == 0)
 		return fail(b, "%lld categories for an operand of %d dimensions", (long long)n, rank);
-	table = attr_const(b, strings ? "cats_strings" : "cats_int64s", strings ? DT_STRING : DT_I64, 1, &n);
+	table = attr_const(b, strings ? "cats_strings" : "cats_int64s", strings ? DT_STRING : DT_I64, 1,
+		&n);
 	found = find_in(b, x, table);
 	axes_new(m, rank, x->type->dims, axes);
 	axes[rank] = x_axis(m, x_idx(m, n));
@@ -504,15 +523,18 @@ static Node *
 build_zip_map(Build *b)
 {
 	Module *m = b->m;
-	Node *keys = class_labels(b, "classlabels_int64s", "classlabels_strings"), *x = feature_rows(b, b->in[0]);
+	Node *keys = class_labels(b, "classlabels_int64s", "classlabels_strings"),
+		*x = feature_rows(b, b->in[0]);
 	const Type *map;
 
 	if (!keys || !x)
 		return NULL;
-	require(m, x_eq(m, dim_of(x, 1), dim_of(keys, 0)), b->loc, "%s scores for %s labels", expr_print(m, dim_of(x, 1)),
+	require(m, x_eq(m, dim_of(x, 1), dim_of(keys, 0)), b->loc, "%s scores for %s labels",
+		expr_print(m, dim_of(x, 1)),
 		expr_print(m, dim_of(keys, 0)));
 	map = ty_of(m, T_MAP, dtype_of(keys), ty_tensor(m, DT_F32, 0, NULL));
-	return t_host(b->m, "zipmap", "d 0 1 n10 n11", ty_of(m, T_SEQ, DT_NONE, map), 2, (Node *[]){keys, x});
+	return t_host(b->m, "zipmap", "d 0 1 n10 n11", ty_of(m, T_SEQ, DT_NONE, map), 2,
+		(Node *[]){keys, x});
 }
 
 /* A map's keys or values in ascending order of the keys. */
@@ -534,15 +556,18 @@ map_of(Build *b, Node *map, DType key, DType value)
 	if ((key == DT_NONE || t->dtype == key) && t->elem[0]->kind == T_TENSOR
 	 && (value == DT_NONE || t->elem[0]->dtype == value))
 		return true;
-	return fail(b, "the operand is a map from %s to %s", dtypes[t->dtype].text, dtypes[t->elem[0]->dtype].text) != NULL;
+	return fail(b, "the operand is a map from %s to %s", dtypes[t->dtype].text,
+		dtypes[t->elem[0]->dtype].text) != NULL;
 }
 
-/* The values by a vocabulary of keys, as one row; nothing (0, "") for a key that the map has not. */
+/* The values by a vocabulary of keys, as one row; nothing (0, "") for a key that the map has
+ * not. */
 static Node *
 build_dict_vectorizer(Build *b)
 {
 	Module *m = b->m;
-	Node *map = b->in[0], *vocabulary, *found, *values, *axis, *at, *dims[2] = {x_idx(m, 1), NULL}, *e;
+	Node *map = b->in[0], *vocabulary, *found, *values, *axis, *at, *dims[2] = {x_idx(m, 1), NULL},
+		*e;
 	bool strings = attr_len(b, "string_vocabulary") > 0;
 	const char *name = strings ? "string_vocabulary" : "int64_vocabulary";
 	DType key = strings ? DT_STRING : DT_I64, d = map->type->elem[0]->dtype;
@@ -557,9 +582,11 @@ build_dict_vectorizer(Build *b)
 	axis = x_axis(m, x_idx(m, n));
 	at = x_cast(m, DT_INDEX, x_read(m, found, &axis));
 	if (d == DT_STRING)
-		e = t_host(m, "str_take", "d 0 N0 1 N", ty_tensor(m, d, 1, &axis->in[0]), 2, (Node *[]){values, found});
+		e = t_host(m, "str_take", "d 0 N0 1 N", ty_tensor(m, d, 1, &axis->in[0]), 2,
+			(Node *[]){values, found});
 	else
-		e = t_tensor(m, 1, &axis, x_select(m, x_lt(m, at, x_idx(m, 0)), x_int(m, d, 0), x_read(m, values, &at)));
+		e = t_tensor(m, 1, &axis,
+		x_select(m, x_lt(m, at, x_idx(m, 0)), x_int(m, d, 0), x_read(m, values, &at)));
 	dims[1] = dim_of(e, 0);
 	return reshape(m, e, 2, dims);
 }
@@ -586,7 +613,8 @@ build_cast_map(Build *b)
 	values = call(b, "cast", 1, &values, arena_printf(m->arena, "to=%d", types[i].code));
 	if (!values)
 		return NULL;
-	if (sparse) {                            /* each value at its key, which must be less than max_map */
+	/* each value at its key, which must be less than max_map */
+	if (sparse) {
 		if (most < 1 || most > 1 << 28)
 			return fail(b, "max_map is %lld", (long long)most);
 		keys = map_part(b, "map_keys", DT_I64, map);
@@ -595,17 +623,19 @@ build_cast_map(Build *b)
 		axis = x_axis(m, x_idx(m, most));
 		at = x_cast(m, DT_INDEX, x_read(m, keys, &axis));
 		if (types[i].d == DT_STRING)
-			values = t_host(m, "str_take", "d 0 N0 1 N", ty_tensor(m, DT_STRING, 1, &axis->in[0]), 2,
+			values = t_host(m, "str_take", "d 0 N0 1 N", ty_tensor(m, DT_STRING, 1, &axis->in[0]),
+				2,
 				(Node *[]){values, keys});
 		else
-			values = t_tensor(m, 1, &axis, x_select(m, x_lt(m, at, x_idx(m, 0)), x_int(m, types[i].d, 0),
+			values = t_tensor(m, 1, &axis,
+			x_select(m, x_lt(m, at, x_idx(m, 0)), x_int(m, types[i].d, 0),
 				x_read(m, values, &at)));
 	}
 	dims[1] = dim_of(values, 0);
 	return reshape(m, values, 2, dims);
 }
 
-/* ---- linear models ----------------------------------------------------------------------------------------- */
+/* ---- linear models --------------------------------------------------------------------------- */
 
 Node *
 ml_affine(Build *b, Node *x, Node *w, Node *bias)
@@ -666,7 +696,8 @@ static Node *
 build_linear_classifier(Build *b)
 {
 	Module *m = b->m;
-	Node *labels = class_labels(b, "classlabels_ints", "classlabels_strings"), *x, *w, *bias, *s, *out[2];
+	Node *labels = class_labels(b, "classlabels_ints", "classlabels_strings"), *x, *w, *bias, *s,
+		*out[2];
 	int64_t nlabels = labels ? dim_of(labels, 0)->num.i : 0, k = attr_len(b, "intercepts"), n;
 	Post post;
 
@@ -674,7 +705,8 @@ build_linear_classifier(Build *b)
 	if (!x || !post_attr(b, &post))
 		return NULL;
 	if (k == 0)                                  /* one score can stand for two labels */
-		k = nlabels == 2 && is_int(dim_of(x, 1), &n) && n == attr_len(b, "coefficients") ? 1 : nlabels;
+		k = nlabels == 2 && is_int(dim_of(x, 1), &n)
+			&& n == attr_len(b, "coefficients") ? 1 : nlabels;
 	if (k != nlabels && !(k == 1 && nlabels == 2))
 		return fail(b, "%lld intercepts for %lld labels", (long long)k, (long long)nlabels);
 	if (!(w = ml_coefficients(b, k)))
@@ -692,36 +724,53 @@ build_linear_classifier(Build *b)
 #define POST "post_transform: str = \"NONE\""
 
 const Op ops_ml[] = {
-	BUILD("scaler", "ai.onnx.ml:Scaler", 1, "(x: " ML_NUM ") {offset: floats?, scale: floats?} -> y", build_scaler,
+	BUILD("scaler", "ai.onnx.ml:Scaler", 1,
+		"(x: " ML_NUM ") {offset: floats?, scale: floats?} -> y", build_scaler,
 		"(x - offset) scale"),
-	BUILD("normalizer", "ai.onnx.ml:Normalizer", 1, "(x: " ML_NUM ") {norm: str = \"MAX\"} -> y", build_normalizer,
+	BUILD("normalizer", "ai.onnx.ml:Normalizer", 1, "(x: " ML_NUM ") {norm: str = \"MAX\"} -> y",
+	build_normalizer,
 		"rows over their norm"),
-	BUILD("imputer", "ai.onnx.ml:Imputer", 1, "(x: " ML_NUM ") {imputed_value_floats: floats?, imputed_value_int64s: ints?,"
-		" replaced_value_float: float = 0, replaced_value_int64: int = 0} -> y", build_imputer, "missing values filled in"),
-	ELEM("binarizer", "ai.onnx.ml:Binarizer", 1, "(x: " ML_NUM ") {threshold: float = 0} -> y", "x > threshold ? 1 : 0",
+	BUILD("imputer", "ai.onnx.ml:Imputer", 1,
+	"(x: " ML_NUM ") {imputed_value_floats: floats?, imputed_value_int64s: ints?,"
+		" replaced_value_float: float = 0, replaced_value_int64: int = 0} -> y", build_imputer,
+		"missing values filled in"),
+	ELEM("binarizer", "ai.onnx.ml:Binarizer", 1, "(x: " ML_NUM ") {threshold: float = 0} -> y",
+	"x > threshold ? 1 : 0",
 		"1 above a threshold, else 0"),
-	BUILD("array_feature_extractor", "ai.onnx.ml:ArrayFeatureExtractor", 1, "(x: num|string, y: i64) {} -> z",
+	BUILD("array_feature_extractor", "ai.onnx.ml:ArrayFeatureExtractor", 1,
+	"(x: num|string, y: i64) {} -> z",
 		build_array_feature_extractor, "columns by their indices"),
-	BUILD("feature_vectorizer", "ai.onnx.ml:FeatureVectorizer", 1, "(x: num, rest: num*) {inputdimensions: ints?} -> y",
+	BUILD("feature_vectorizer", "ai.onnx.ml:FeatureVectorizer", 1,
+	"(x: num, rest: num*) {inputdimensions: ints?} -> y",
 		build_feature_vectorizer, "columns side by side"),
-	BUILD("label_encoder", "ai.onnx.ml:LabelEncoder", 4, "(x: num|string) {default_float: float = -0.0,"
+	BUILD("label_encoder", "ai.onnx.ml:LabelEncoder", 4,
+	"(x: num|string) {default_float: float = -0.0,"
 		" default_int64: int = -1, default_string: str = \"_Unused\", default_tensor: tensor?, keys_floats: floats?,"
 		" keys_int64s: ints?, keys_strings: strs?, keys_tensor: tensor?, values_floats: floats?, values_int64s: ints?,"
-		" values_strings: strs?, values_tensor: tensor?} -> y", build_label_encoder, "values by keys"),
-	BUILD("category_mapper", "ai.onnx.ml:CategoryMapper", 1, "(x: string|i64) {cats_int64s: ints?, cats_strings: strs?,"
+		" values_strings: strs?, values_tensor: tensor?} -> y", build_label_encoder,
+		"values by keys"),
+	BUILD("category_mapper", "ai.onnx.ml:CategoryMapper", 1,
+	"(x: string|i64) {cats_int64s: ints?, cats_strings: strs?,"
 		" default_int64: int = -1, default_string: str = \"_Unused\"} -> y", build_category_mapper,
 		"categories between integers and strings"),
-	BUILD("one_hot_encoder", "ai.onnx.ml:OneHotEncoder", 1, "(x: num|string) {cats_int64s: ints?, cats_strings: strs?,"
+	BUILD("one_hot_encoder", "ai.onnx.ml:OneHotEncoder", 1,
+	"(x: num|string) {cats_int64s: ints?, cats_strings: strs?,"
 		" zeros: int = 1} -> y", build_one_hot_encoder, "a 1 at the category's place"),
-	HOST("zip_map", "ai.onnx.ml:ZipMap", 1, "(x: f32) {classlabels_int64s: ints?, classlabels_strings: strs?} -> y",
+	HOST("zip_map", "ai.onnx.ml:ZipMap", 1,
+	"(x: f32) {classlabels_int64s: ints?, classlabels_strings: strs?} -> y",
 		build_zip_map, "rows as maps from labels"),
-	HOST("dict_vectorizer", "ai.onnx.ml:DictVectorizer", 1, "(x: map) {int64_vocabulary: ints?, string_vocabulary: strs?} -> y",
+	HOST("dict_vectorizer", "ai.onnx.ml:DictVectorizer", 1,
+	"(x: map) {int64_vocabulary: ints?, string_vocabulary: strs?} -> y",
 		build_dict_vectorizer, "a map's values by a vocabulary"),
-	HOST("cast_map", "ai.onnx.ml:CastMap", 1, "(x: map) {cast_to: str = \"TO_FLOAT\", map_form: str = \"DENSE\","
+	HOST("cast_map", "ai.onnx.ml:CastMap", 1,
+	"(x: map) {cast_to: str = \"TO_FLOAT\", map_form: str = \"DENSE\","
 		" max_map: int = 1} -> y", build_cast_map, "a map's values as a row"),
-	BUILD("linear_regressor", "ai.onnx.ml:LinearRegressor", 1, "(x: " ML_NUM ") {coefficients: floats?,"
-		" intercepts: floats?, " POST ", targets: int = 1} -> y", build_linear_regressor, "linear regression"),
-	BUILD("linear_classifier", "ai.onnx.ml:LinearClassifier", 1, "(x: " ML_NUM ") {classlabels_ints: ints?,"
+	BUILD("linear_regressor", "ai.onnx.ml:LinearRegressor", 1,
+	"(x: " ML_NUM ") {coefficients: floats?,"
+		" intercepts: floats?, " POST ", targets: int = 1} -> y", build_linear_regressor,
+		"linear regression"),
+	BUILD("linear_classifier", "ai.onnx.ml:LinearClassifier", 1,
+	"(x: " ML_NUM ") {classlabels_ints: ints?,"
 		" classlabels_strings: strs?, coefficients: floats, intercepts: floats?, multi_class: int = 0, " POST "} -> y, z",
 		build_linear_classifier, "linear classification: labels, scores"),
 	{0}

@@ -225,7 +225,8 @@ slice_lists(Build *b, int *n, Node ***st, Node ***en, Node ***ax, Node ***sp)
 			known = -1;
 	}
 	if (known > rank)
-		return fail(b, "starts, ends, axes and steps must have one length, at most %d", rank) != NULL;
+		return fail(b, "starts, ends, axes and steps must have one length, at most %d",
+			rank) != NULL;
 	*n = known < 0 ? rank : (int)known;
 	len = dim_of(b->in[1], 0);
 	for (i = 0; i < 4; i++) {
@@ -233,15 +234,18 @@ slice_lists(Build *b, int *n, Node ***st, Node ***en, Node ***ax, Node ***sp)
 			continue;
 		if (known >= 0 && !list_of(b, t, names[i], *n, e[i]))
 			return false;
-		require(b->m, x_eq(b->m, dim_of(t, 0), len), b->loc, "%s has %s entries, starts has %s", names[i],
+		require(b->m, x_eq(b->m, dim_of(t, 0), len), b->loc, "%s has %s entries, starts has %s",
+			names[i],
 			expr_print(b->m, dim_of(t, 0)), expr_print(b->m, len));
-		if (known < 0 && !short_list(b, t, names[i], rank, x_idx(b->m, i == 3 ? 1 : 2 * rank), &k, e[i]))
+		if (known < 0 && !short_list(b, t, names[i], rank, x_idx(b->m, i == 3 ? 1 : 2 * rank), &k,
+			e[i]))
 			return false;
 	}
 	if (known < 0 && !*ax) {                 /* those there are: the first */
 		*ax = NEWN(b->m, Node *, rank + 1);
 		for (i = 0; i < rank; i++)
-			(*ax)[i] = x_select(b->m, x_lt(b->m, x_idx(b->m, i), len), x_idx(b->m, i), x_idx(b->m, 2 * rank));
+			(*ax)[i] = x_select(b->m, x_lt(b->m, x_idx(b->m, i), len), x_idx(b->m, i),
+				x_idx(b->m, 2 * rank));
 	}
 	return !*ax || axes_in(b, rank, *n, *ax, known < 0 ? len : NULL);
 }

@@ -35,7 +35,8 @@ mean_over(Module *m, DType c, Node *x, const bool *over, Node *center, bool squa
 static DType
 stash_type(Build *b)
 {
-	DType x = acc_type(dtype_of(b->in[0])), s = acc_type(dtype_of_onnx((int)attr_int(b, "stash_type")));
+	DType x = acc_type(dtype_of(b->in[0])),
+		s = acc_type(dtype_of_onnx((int)attr_int(b, "stash_type")));
 
 	return s == DT_F64 ? s : x;
 }
@@ -123,12 +124,13 @@ build_batch_norm(Build *b)
 	return t_tuple(m, 3, out);
 }
 
-/* ---- channels of one picture -------------------------------------------------------------------- */
+/* ---- channels of one picture ----------------------------------------------------------------- */
 
 /* (x - mean) / sqrt(variance + epsilon) over the marked axes, cast to d, then * scale + bias of the
  * channel that the axes name. */
 static Node *
-affine_normalized(Build *b, Node *x, const bool *over, DType c, Node *(*channel)(Module *, Node *const *, Node *),
+affine_normalized(Build *b, Node *x, const bool *over, DType c,
+	Node *(*channel)(Module *, Node *const *, Node *),
 	Node *arg)
 {
 	Module *m = b->m;
@@ -139,13 +141,15 @@ affine_normalized(Build *b, Node *x, const bool *over, DType c, Node *(*channel)
 
 	axes_new(m, rank, x->type->dims, axes);
 	e = x_add(m, x_bread(m, var, rank, axes), x_flt(m, c, attr_float(b, "epsilon")));
-	e = x2(m, O_DIV, x_sub(m, x_cast(m, c, x_read(m, x, axes)), x_bread(m, mean, rank, axes)), x1(m, O_SQRT, e));
+	e = x2(m, O_DIV, x_sub(m, x_cast(m, c, x_read(m, x, axes)), x_bread(m, mean, rank, axes)),
+		x1(m, O_SQRT, e));
 	at = channel(m, axes, arg);
 	e = x_mul(m, x_cast(m, d, e), x_read(m, b->in[1], &at));
 	return t_tensor(m, rank, axes, x_add(m, e, x_read(m, b->in[2], &at)));
 }
 
-static Node *plain_channel(Module *m, Node *const *axes, Node *arg) { (void)m; (void)arg; return axes[1]; }
+static Node *plain_channel(Module *m, Node *const *axes, Node *arg) { (void)m; (void)arg;
+	return axes[1]; }
 
 static Node *
 build_instance_norm(Build *b)
@@ -182,7 +186,8 @@ build_group_norm(Build *b)
 		return fail(b, "%d dimensions, %lld groups", rank, (long long)groups);
 	if (!check_channels(b, 1, "scale") || !check_channels(b, 2, "bias"))
 		return NULL;
-	require(m, x_eq(m, x_mod(m, dim_of(x, 1), x_idx(m, groups)), x_idx(m, 0)), b->loc, "%s channels, %lld groups",
+	require(m, x_eq(m, x_mod(m, dim_of(x, 1), x_idx(m, groups)), x_idx(m, 0)), b->loc,
+		"%s channels, %lld groups",
 		expr_print(m, dim_of(x, 1)), (long long)groups);
 	size = x_fdiv(m, dim_of(x, 1), x_idx(m, groups));
 	dims[0] = dim_of(x, 0);
@@ -192,11 +197,12 @@ build_group_norm(Build *b)
 		dims[i + 1] = dim_of(x, i);
 	for (i = 0; i <= rank; i++)
 		over[i] = i >= 2;
-	y = affine_normalized(b, reshape(m, x, rank + 1, dims), over, stash_type(b), grouped_channel, size);
+	y = affine_normalized(b, reshape(m, x, rank + 1, dims), over, stash_type(b), grouped_channel,
+		size);
 	return reshape(m, y, rank, x->type->dims);
 }
 
-/* ---- trailing axes ----------------------------------------------------------------------------------- */
+/* ---- trailing axes --------------------------------------------------------------------------- */
 
 /* x as type d, scaled and shifted by broadcast tensors; bias may be NULL. */
 static Node *
@@ -270,13 +276,14 @@ build_rms_norm(Build *b)
 		return NULL;
 	mean = mean_over(m, c, x, over, NULL, true);
 	axes_new(m, rank, x->type->dims, axes);
-	e = x1(m, O_SQRT, x_add(m, x_bread(m, mean, rank, axes), x_flt(m, c, attr_float(b, "epsilon"))));
+	e = x1(m, O_SQRT, x_add(m, x_bread(m, mean, rank, axes),
+		x_flt(m, c, attr_float(b, "epsilon"))));
 	e = x2(m, O_DIV, x_cast(m, c, x_read(m, x, axes)), e);
 	e = t_tensor(m, rank, axes, x_cast(m, dtype_of(b->in[1]), e));
 	return scale_shift(b, e, b->in[1], NULL);
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 static Node *
 build_mean_variance(Build *b)
@@ -330,14 +337,17 @@ build_lrn(Build *b)
 	e = x_reduce(m, COMB_SUM, 1, &tap, x_read(m, t, idx));
 	e = x_mul(m, e, x_flt(m, c, attr_float(b, "alpha") / (double)size));
 	e = x_add(m, e, x_flt(m, c, attr_float(b, "bias")));
-	e = x2(m, O_DIV, x_cast(m, c, x_read(m, x, axes)), x2(m, O_POW, e, x_flt(m, c, attr_float(b, "beta"))));
+	e = x2(m, O_DIV, x_cast(m, c, x_read(m, x, axes)),
+		x2(m, O_POW, e, x_flt(m, c, attr_float(b, "beta"))));
 	return t_tensor(m, rank, axes, x_cast(m, d, e));
 }
 
 const Op ops_norm[] = {
-	BUILD("batch_normalization", "BatchNormalization", 15, "(x: float, scale: float, bias: scale, mean: float,"
+	BUILD("batch_normalization", "BatchNormalization", 15,
+		"(x: float, scale: float, bias: scale, mean: float,"
 		" variance: mean) {epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0}"
-		" -> y, running_mean?, running_var?", build_batch_norm, "normalised by channel over a batch"),
+		" -> y, running_mean?, running_var?", build_batch_norm,
+		"normalised by channel over a batch"),
 	BUILD("instance_normalization", "InstanceNormalization", 22, "(x: float, scale: x, bias: x)"
 		" {epsilon: float = 1e-5} -> y", build_instance_norm, "normalised by channel and picture"),
 	BUILD("group_normalization", "GroupNormalization", 21, "(x: float, scale: x, bias: x)"
@@ -349,7 +359,8 @@ const Op ops_norm[] = {
 	BUILD("rms_normalization", "RMSNormalization", 23, "(x: float, scale: float)"
 		" {axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1} -> y", build_rms_norm,
 		"divided by the root of the mean square over the trailing axes"),
-	BUILD("mean_variance_normalization", "MeanVarianceNormalization", 13, "(x: float) {axes: ints = [0, 2, 3]} -> y",
+	BUILD("mean_variance_normalization", "MeanVarianceNormalization", 13,
+	"(x: float) {axes: ints = [0, 2, 3]} -> y",
 		build_mean_variance, "less the mean, over the standard deviation"),
 	COMP("lp_normalization", "LpNormalization", 22, "(x: float) {axis: int = -1, p: int = 2} -> y",
 		"f = acc(x); n = p == 1 ? reduce_l1(f, [axis]) : p == 2 ? reduce_l2(f, [axis])"

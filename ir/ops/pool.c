@@ -40,7 +40,8 @@ pool_axes(Module *m, Pool *p)
 static Node *
 position(Module *m, const Pool *p, int i)
 {
-	return x_add(m, x_muli(m, p->axes[2 + i], p->win[i].stride), x_muli(m, p->red[i], p->win[i].dilation));
+	return x_add(m, x_muli(m, p->axes[2 + i], p->win[i].stride),
+		x_muli(m, p->red[i], p->win[i].dilation));
 }
 
 static Node *
@@ -66,7 +67,7 @@ pooled(Module *m, Pool *p, Comb c, Node *fill, Node *(*f)(Module *, Node *, int6
 	return x_reduce(m, c, p->n, p->red, f ? f(m, e, arg) : e);
 }
 
-/* ---- the maximum and where it stands ------------------------------------------------------------ */
+/* ---- the maximum and where it stands --------------------------------------------------------- */
 
 static Node *
 element_fill(Module *m, DType d)
@@ -135,14 +136,15 @@ build_max_pool(Build *b)
 	return t_tuple(m, 2, out);
 }
 
-/* ---- averages -------------------------------------------------------------------------------------- */
+/* ---- averages -------------------------------------------------------------------------------- */
 
 /* How many elements of window i lie within [-before, in + after). */
 static Node *
 taps_within(Module *m, const Pool *p, int i, Node *before, Node *after)
 {
 	const Window *w = &p->win[i];
-	Node *start = x_sub(m, x_muli(m, p->axes[2 + i], w->stride), w->begin), *d = x_idx(m, w->dilation);
+	Node *start = x_sub(m, x_muli(m, p->axes[2 + i], w->stride), w->begin),
+		*d = x_idx(m, w->dilation);
 	Node *first, *last, *zero = x_idx(m, 0);
 
 	first = x_max(m, x_ceildiv(m, x_sub(m, x_sub(m, zero, before), start), d), zero);
@@ -177,7 +179,7 @@ build_average_pool(Build *b)
 	return t_tensor(m, 2 + p.n, p.axes, x_cast(m, d, e));
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
 static Node *
 magnitude_power(Module *m, Node *e, int64_t p)
@@ -223,7 +225,7 @@ build_lp_pool(Build *b)
 	return t_tensor(m, 2 + p.n, p.axes, x_cast(m, d, magnitude_root(m, e, order)));
 }
 
-/* ---- over all of the spatial dimensions ------------------------------------------------------------------ */
+/* ---- over all of the spatial dimensions ------------------------------------------------------ */
 
 static bool
 global_args(Build *b, Pool *p, Node **e)
@@ -288,14 +290,15 @@ build_global_lp(Build *b)
 	return t_tensor(m, 2 + p.n, p.axes, x_cast(m, d, magnitude_root(m, e, order)));
 }
 
-/* ---- regions of interest ---------------------------------------------------------------------------------- */
+/* ---- regions of interest --------------------------------------------------------------------- */
 
 /* C's round(): halves away from zero. */
 static Node *
 round_away(Module *m, Node *x)
 {
 	DType d = x->type->dtype;
-	Node *half = x_flt(m, d, 0.5), *up = x1(m, O_FLOOR, x_add(m, x, half)), *down = x1(m, O_CEIL, x_sub(m, x, half));
+	Node *half = x_flt(m, d, 0.5), *up = x1(m, O_FLOOR, x_add(m, x, half)),
+		*down = x1(m, O_CEIL, x_sub(m, x, half));
 
 	return x_select(m, x_lt(m, x, x_int(m, d, 0)), down, up);
 }
@@ -307,24 +310,28 @@ to_index(Module *m, Node *x)
 }
 
 /*
- * The maximum over each of pooled_shape bins of a region [batch, x1, y1, x2, y2]; 0 for an empty bin.
- * A bin's elements are picked out of the whole picture: its extent is known only in the kernel.
+ * The maximum over each of pooled_shape bins of a region [batch, x1, y1, x2, y2]; 0 for an empty
+ * bin. A bin's elements are picked out of the whole picture: its extent is known only in the
+ * kernel.
  */
 static Node *
 build_max_roi_pool(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *rois = b->in[1], *axes[4], *red[2], *idx[4], *at[2], *e, *in = x_bool(m, true), *any, *top;
+	Node *x = b->in[0], *rois = b->in[1], *axes[4], *red[2], *idx[4], *at[2], *e,
+		*in = x_bool(m, true), *any, *top;
 	DType d = dtype_of(x), c = acc_type(d);
 	const int64_t *shape;
 	double scale = attr_float(b, "spatial_scale");
 	int n, i;
 
 	if (rank_of(x) != 4 || rank_of(rois) != 2)
-		return fail(b, "the operand has %d dimensions, the regions %d; needed are 4 and 2", rank_of(x), rank_of(rois));
+		return fail(b, "the operand has %d dimensions, the regions %d; needed are 4 and 2",
+			rank_of(x), rank_of(rois));
 	if (!attr_ints(b, "pooled_shape", &n, &shape) || n != 2 || shape[0] < 1 || shape[1] < 1)
 		return fail(b, "pooled_shape must be two positive integers");
-	require(m, x_eq(m, dim_of(rois, 1), x_idx(m, 5)), b->loc, "a region has %s numbers, must have 5",
+	require(m, x_eq(m, dim_of(rois, 1), x_idx(m, 5)), b->loc,
+		"a region has %s numbers, must have 5",
 		expr_print(m, dim_of(rois, 1)));
 	axes[0] = at[0] = x_axis(m, dim_of(rois, 0));
 	axes[1] = x_axis(m, dim_of(x, 1));
@@ -357,19 +364,24 @@ build_max_roi_pool(Build *b)
 #define WINDOW "auto_pad: str = \"NOTSET\", ceil_mode: int = 0, dilations: ints?, kernel_shape: ints"
 
 const Op ops_pool[] = {
-	BUILD("max_pool", "MaxPool", 22, "(x: float|i8|u8) {" WINDOW ", pads: ints?, storage_order: int = 0,"
+	BUILD("max_pool", "MaxPool", 22,
+		"(x: float|i8|u8) {" WINDOW ", pads: ints?, storage_order: int = 0,"
 		" strides: ints?} -> y, indices?", build_max_pool, "maximum over windows"),
-	BUILD("average_pool", "AveragePool", 22, "(x: float) {" WINDOW ", count_include_pad: int = 0, pads: ints?,"
+	BUILD("average_pool", "AveragePool", 22,
+	"(x: float) {" WINDOW ", count_include_pad: int = 0, pads: ints?,"
 		" strides: ints?} -> y", build_average_pool, "mean over windows"),
-	BUILD("lp_pool", "LpPool", 22, "(x: float) {" WINDOW ", p: int = 2, pads: ints?, strides: ints?} -> y",
+	BUILD("lp_pool", "LpPool", 22,
+	"(x: float) {" WINDOW ", p: int = 2, pads: ints?, strides: ints?} -> y",
 		build_lp_pool, "p-norm over windows"),
-	BUILD("global_average_pool", "GlobalAveragePool", 22, "(x: float) {} -> y", build_global_average,
+	BUILD("global_average_pool", "GlobalAveragePool", 22, "(x: float) {} -> y",
+	build_global_average,
 		"mean over the spatial dimensions"),
 	BUILD("global_max_pool", "GlobalMaxPool", 22, "(x: float) {} -> y", build_global_max,
 		"maximum over the spatial dimensions"),
 	BUILD("global_lp_pool", "GlobalLpPool", 22, "(x: float) {p: int = 2} -> y", build_global_lp,
 		"p-norm over the spatial dimensions"),
-	BUILD("max_roi_pool", "MaxRoiPool", 22, "(x: float, rois: x) {pooled_shape: ints, spatial_scale: float = 1} -> y",
+	BUILD("max_roi_pool", "MaxRoiPool", 22,
+	"(x: float, rois: x) {pooled_shape: ints, spatial_scale: float = 1} -> y",
 		build_max_roi_pool, "maximum over the bins of regions"),
 	{0}
 };

@@ -22,17 +22,20 @@ quant_param(Build *b, Node *t, Node *x, int axis, int64_t block, Node *const *ax
 	axis += axis < 0 ? rank_of(x) : 0;
 	if (block <= 0 && rank_of(t) == 1) {
 		ok = x_eq(m, dim_of(t, 0), in ? dim_of(x, axis) : x_idx(m, 1));
-		require(m, x_or(m, ok, x_eq(m, dim_of(t, 0), x_idx(m, 1))), b->loc, "%s scales for %s elements of axis %d",
+		require(m, x_or(m, ok, x_eq(m, dim_of(t, 0), x_idx(m, 1))), b->loc,
+			"%s scales for %s elements of axis %d",
 			expr_print(m, dim_of(t, 0)), in ? expr_print(m, dim_of(x, axis)) : "no", axis);
 		idx[0] = in ? x_stretched(m, dim_of(t, 0), axes[axis]) : x_idx(m, 0);
 		return x_read(m, t, idx);
 	}
 	if (block <= 0 || rank_of(t) != rank_of(x))
-		return fail(b, "the scale has %d dimensions, the operand %d, block_size is %lld", rank_of(t), rank_of(x),
+		return fail(b, "the scale has %d dimensions, the operand %d, block_size is %lld",
+			rank_of(t), rank_of(x),
 			(long long)block);
 	for (i = 0; i < rank_of(x); i++) {
 		e = i == axis ? x_ceildiv(m, dim_of(x, i), x_idx(m, block)) : dim_of(x, i);
-		require(m, x_eq(m, dim_of(t, i), e), b->loc, "the scale has %s elements at axis %d, must have %s",
+		require(m, x_eq(m, dim_of(t, i), e), b->loc,
+			"the scale has %s elements at axis %d, must have %s",
 			expr_print(m, dim_of(t, i)), i, expr_print(m, e));
 		idx[i] = i == axis ? x_fdiv(m, axes[i], x_idx(m, block)) : axes[i];
 	}
@@ -84,7 +87,8 @@ build_quantize(Build *b)
 	if (z && dtypes[d].bits < 8)
 		v = x_add(m, v, x_cast(m, c, z));
 	t = t_tensor(m, rank_of(x), axes, v);
-	return call(b, "cast", 1, &t, arena_printf(m->arena, "saturate=%d, to=%d", attr_int(b, "saturate") != 0,
+	return call(b, "cast", 1, &t,
+		arena_printf(m->arena, "saturate=%d, to=%d", attr_int(b, "saturate") != 0,
 		dtypes[d].onnx));
 }
 

@@ -182,8 +182,9 @@ build_multinomial(Build *b)
 /* ---- dropout --------------------------------------------------------------------------------- */
 
 /*
- * Inference passes x on; training drops elements with probability ratio and scales the others. The standard's
- * tests are made with numpy's legacy generator, whose numbers come one after the other: a routine's.
+ * Inference passes x on; training drops elements with probability ratio and scales the others. The
+ * standard's tests are made with numpy's legacy generator, whose numbers come one after the other:
+ * a routine's.
  */
 static Node *
 build_dropout(Build *b)
@@ -199,7 +200,8 @@ build_dropout(Build *b)
 	keep = x_bool(m, true);
 	v = x_read(m, x, axes);
 	if (!is_intv(train, 0)) {
-		draw = t_host(m, "mersenne", arena_printf(m->arena, "d N #%lld", (long long)attr_int(b, "seed")),
+		draw = t_host(m, "mersenne",
+			arena_printf(m->arena, "d N #%lld", (long long)attr_int(b, "seed")),
 			ty_tensor(m, DT_F64, rank_of(x), x->type->dims), 0, NULL);
 		keep = x_le(m, x_cast(m, DT_F64, ratio), x_read(m, draw, axes));
 		keep = x_or(m, x_not(m, train), keep);

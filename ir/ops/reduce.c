@@ -33,7 +33,8 @@ axes_mask(Build *b, Node *operand, const char *attr, int rank, bool all_if_empty
 	for (i = 0; i < n; i++) {
 		there = x_lt(m, x_idx(m, i), len);
 		in = x_and(m, x_le(m, x_idx(m, -rank), e[i]), x_lt(m, e[i], x_idx(m, rank)));
-		require(m, x_or(m, x_not(m, there), in), b->loc, "an axis is outside [%d, %d]", -rank, rank - 1);
+		require(m, x_or(m, x_not(m, there), in), b->loc, "an axis is outside [%d, %d]", -rank,
+			rank - 1);
 	}
 	for (d = 0; d < rank; d++) {
 		on[d] = x_and(m, x_bool(m, all_if_empty), x_eq(m, len, x_idx(m, 0)));
@@ -60,16 +61,17 @@ sum_over(Module *m, int n, Node *const *axes, Node *body)
 	return reduce_over(m, COMB_SUM, n, axes, body);
 }
 
-/* ---- the reductions --------------------------------------------------------------------------- */
+/* ---- the reductions -------------------------------------------------------------------------- */
 
 /*
- * The axes of a reduction of x to nout dimensions: all, or those that are not reduced. An axis known
- * only at run time that keeps its place in the result has extent on ? 1 : dim, and is reduced over
- * on ? dim : 1.
+ * The axes of a reduction of x to nout dimensions: all, or those that are not reduced. An axis
+ * known only at run time that keeps its place in the result has extent on ? 1 : dim, and is reduced
+ * over on ? dim : 1.
  */
 typedef struct Axes { int nout, nred; Node *out[MAX_RANK], *red[MAX_RANK], *idx[MAX_RANK]; } Axes;
 
-/* Axes known only at run time that are dropped: the k-th that stays becomes the k-th of the result. */
+/* Axes known only at run time that are dropped: the k-th that stays becomes the k-th of the
+ * result. */
 static Axes
 axes_dropped(Module *m, Node *x, Node *const *on, int nout)
 {
@@ -206,11 +208,14 @@ build_form(Build *b, const Form *f)
 
 static Node *build_sum(Build *b)  { return build_form(b, &(Form){COMB_SUM, false, NULL, NULL}); }
 static Node *build_prod(Build *b) { return build_form(b, &(Form){COMB_PROD, false, NULL, NULL}); }
-static Node *build_mean(Build *b) { return build_form(b, &(Form){COMB_SUM, false, NULL, quotient}); }
+static Node *build_mean(Build *b) { return build_form(b, &(Form){COMB_SUM, false, NULL, quotient});
+	}
 static Node *build_l1(Build *b) { return build_form(b, &(Form){COMB_SUM, false, magnitude, NULL}); }
 static Node *build_l2(Build *b) { return build_form(b, &(Form){COMB_SUM, true, square, root}); }
-static Node *build_squares(Build *b) { return build_form(b, &(Form){COMB_SUM, false, square, NULL}); }
-static Node *build_log_sum(Build *b) { return build_form(b, &(Form){COMB_SUM, true, NULL, logarithm}); }
+static Node *build_squares(Build *b) { return build_form(b, &(Form){COMB_SUM, false, square, NULL});
+	}
+static Node *build_log_sum(Build *b) { return build_form(b,
+	&(Form){COMB_SUM, true, NULL, logarithm}); }
 
 static Node *
 build_max(Build *b)
@@ -259,9 +264,12 @@ const Op ops_reduce[] = {
 	BUILD("reduce_min",  "ReduceMin",  20, RED("num|bool"), build_min,  "minimum over axes"),
 	BUILD("reduce_mean", "ReduceMean", 18, RED("num"), build_mean, "mean over axes"),
 	BUILD("reduce_l1",   "ReduceL1",   18, RED("num"), build_l1,   "sum of magnitudes over axes"),
-	BUILD("reduce_l2",   "ReduceL2",   18, RED("num"), build_l2,   "root of the sum of squares over axes"),
-	BUILD("reduce_sum_square", "ReduceSumSquare", 18, RED("num"), build_squares, "sum of squares over axes"),
-	BUILD("reduce_log_sum", "ReduceLogSum", 28, RED("num"), build_log_sum, "logarithm of the sum over axes"),
+	BUILD("reduce_l2",   "ReduceL2",   18, RED("num"), build_l2,
+	"root of the sum of squares over axes"),
+	BUILD("reduce_sum_square", "ReduceSumSquare", 18, RED("num"), build_squares,
+	"sum of squares over axes"),
+	BUILD("reduce_log_sum", "ReduceLogSum", 28, RED("num"), build_log_sum,
+	"logarithm of the sum over axes"),
 	BUILD("reduce_log_sum_exp", "ReduceLogSumExp", 28, RED("num"), build_log_sum_exp,
 		"logarithm of the sum of exponentials over axes"),
 	COMP("softmax", "Softmax", 13, "(x: float) {axis: int = -1} -> y",

@@ -479,8 +479,8 @@ axes_list(Build *b, int rank, int *n, int64_t *axes)
 	return true;
 }
 
-/* The length of a list operand that may be empty, in which case it counts as absent; one that only a run knows
- * must be `want`. */
+/* The length of a list operand that may be empty, in which case it counts as absent; one that only
+ * a run knows must be `want`. */
 static bool
 list_length(Build *b, Node *t, const char *what, int want, int *n)
 {
@@ -492,7 +492,8 @@ list_length(Build *b, Node *t, const char *what, int want, int *n)
 	if (rank_of(t) != 1)
 		return fail(b, "%s has %d dimensions, must have 1", what, rank_of(t)) != NULL;
 	if (!is_int(dim_of(t, 0), &k))
-		require(b->m, x_eq(b->m, dim_of(t, 0), x_idx(b->m, want)), b->loc, "%s has %s entries, must have %d", what,
+		require(b->m, x_eq(b->m, dim_of(t, 0), x_idx(b->m, want)), b->loc,
+			"%s has %s entries, must have %d", what,
 			expr_print(b->m, dim_of(t, 0)), want);
 	*n = (int)(k > 2 * MAX_RANK ? 2 * MAX_RANK + 1 : k);
 	return true;

@@ -6,7 +6,7 @@
 #include <strings.h>
 #include "rnn.h"
 
-/* ---- activations ------------------------------------------------------------------------------- */
+/* ---- activations ----------------------------------------------------------------------------- */
 
 /* name, takes alpha, takes beta, defaults */
 static const struct { const char *name; bool alpha, beta; double a, b; } acts[] = {
@@ -22,7 +22,8 @@ static const struct { const char *name; bool alpha, beta; double a, b; } acts[] 
 	{"Softsign",        false, false, 0,    0},
 	{"Softplus",        false, false, 0,    0},
 };
-enum { SIGMOID, TANH, RELU, AFFINE, LEAKY_RELU, THRESHOLDED_RELU, SCALED_TANH, HARD_SIGMOID, ELU, SOFTSIGN, SOFTPLUS,
+enum { SIGMOID, TANH, RELU, AFFINE, LEAKY_RELU, THRESHOLDED_RELU, SCALED_TANH, HARD_SIGMOID, ELU,
+	SOFTSIGN, SOFTPLUS,
 	NACTS };
 _Static_assert(sizeof acts / sizeof *acts == NACTS, "one row for each activation");
 
@@ -30,7 +31,8 @@ static Node *
 activate(Module *m, Act act, Node *x)
 {
 	DType d = x->type->dtype;
-	Node *zero = x_int(m, d, 0), *one = x_int(m, d, 1), *a = x_flt(m, d, act.alpha), *b = x_flt(m, d, act.beta);
+	Node *zero = x_int(m, d, 0), *one = x_int(m, d, 1), *a = x_flt(m, d, act.alpha),
+		*b = x_flt(m, d, act.beta);
 
 	switch (act.kind) {
 	case SIGMOID:
@@ -54,7 +56,8 @@ activate(Module *m, Act act, Node *x)
 	case SOFTSIGN:
 		return x2(m, O_DIV, x, x_add(m, one, x1(m, O_ABS, x)));
 	default:
-		return x_add(m, x_max(m, x, zero), x1(m, O_LOG1P, x1(m, O_EXP, x1(m, O_NEG, x1(m, O_ABS, x)))));
+		return x_add(m, x_max(m, x, zero),
+			x1(m, O_LOG1P, x1(m, O_EXP, x1(m, O_NEG, x1(m, O_ABS, x)))));
 	}
 }
 
@@ -75,7 +78,8 @@ find_act(Build *b, const char *name, Act *a)
 static bool
 activations(Build *b, Rnn *r, const char *const *defaults)
 {
-	const Attr *names = attr_find(b->attrs, "activations"), *as = attr_find(b->attrs, "activation_alpha");
+	const Attr *names = attr_find(b->attrs, "activations"),
+		*as = attr_find(b->attrs, "activation_alpha");
 	const Attr *bs = attr_find(b->attrs, "activation_beta");
 	int i, na = 0, nb = 0, n = r->nact * r->dirs;
 
@@ -93,7 +97,7 @@ activations(Build *b, Rnn *r, const char *const *defaults)
 	return true;
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static bool
 expect_dims(Build *b, Node *t, const char *what, int rank, Node *const *dims)
@@ -105,7 +109,8 @@ expect_dims(Build *b, Node *t, const char *what, int rank, Node *const *dims)
 	if (rank_of(t) != rank)
 		return fail(b, "%s has %d dimensions, must have %d", what, rank_of(t), rank) != NULL;
 	for (i = 0; i < rank; i++)
-		require(b->m, x_eq(b->m, dim_of(t, i), dims[i]), b->loc, "%s has %s elements at axis %d, must have %s", what,
+		require(b->m, x_eq(b->m, dim_of(t, i), dims[i]), b->loc,
+			"%s has %s elements at axis %d, must have %s", what,
 			expr_print(b->m, dim_of(t, i)), i, expr_print(b->m, dims[i]));
 	return true;
 }
@@ -125,30 +130,35 @@ rnn_args(Build *b, Rnn *r, int gates, int nact, const char *const *defaults)
 	r->dirs = both ? 2 : 1;
 	r->reverse = strcmp(dir, "reverse") == 0;
 	if (!both && !r->reverse && strcmp(dir, "forward"))
-		return fail(b, "direction is \"%s\", must be forward, reverse or bidirectional", dir) != NULL;
+		return fail(b, "direction is \"%s\", must be forward, reverse or bidirectional",
+			dir) != NULL;
 	r->d = dtype_of(r->x);
 	r->acc = acc_type(r->d);
 	r->batch_first = attr_int(b, "layout") != 0;
 	r->clips = attr_find(b->attrs, "clip") != NULL;
 	r->clip = attr_float(b, "clip");
 	if (rank_of(r->x) != 3 || rank_of(r->r) != 3)
-		return fail(b, "X and R must have 3 dimensions, have %d and %d", rank_of(r->x), rank_of(r->r)) != NULL;
+		return fail(b, "X and R must have 3 dimensions, have %d and %d", rank_of(r->x),
+			rank_of(r->r)) != NULL;
 	r->T = dim_of(r->x, r->batch_first ? 1 : 0);
 	r->B = dim_of(r->x, r->batch_first ? 0 : 1);
 	r->I = dim_of(r->x, 2);
 	if (hidden)
-		require(m, x_eq(m, r->H, x_idx(m, hidden->i)), b->loc, "hidden_size is %lld, R has %s", (long long)hidden->i,
+		require(m, x_eq(m, r->H, x_idx(m, hidden->i)), b->loc, "hidden_size is %lld, R has %s",
+			(long long)hidden->i,
 			expr_print(m, r->H));
 	dirs = x_idx(m, r->dirs);
 	gh = x_muli(m, r->H, gates);
 	Node *bias[2] = {dirs, x_muli(m, gh, 2)}, *peep[2] = {dirs, x_muli(m, r->H, 3)};
 	Node *state[3] = {r->batch_first ? r->B : dirs, r->batch_first ? dirs : r->B, r->H};
-	return expect_dims(b, r->bias, "B", 2, bias) && expect_dims(b, r->lens, "sequence_lens", 1, &r->B)
-		&& expect_dims(b, r->h0, "initial_h", 3, state) && expect_dims(b, r->c0, "initial_c", 3, state)
+	return expect_dims(b, r->bias, "B", 2, bias)
+		&& expect_dims(b, r->lens, "sequence_lens", 1, &r->B)
+		&& expect_dims(b, r->h0, "initial_h", 3, state)
+			&& expect_dims(b, r->c0, "initial_c", 3, state)
 		&& expect_dims(b, r->p, "P", 2, peep) && activations(b, r, defaults);
 }
 
-/* ---- contractions -------------------------------------------------------------------------------------- */
+/* ---- contractions ---------------------------------------------------------------------------- */
 
 Node *
 rnn_x(Rnn *r, Node *t, Node *b, Node *i)
@@ -209,7 +219,8 @@ state_product(Rnn *r, int dir, Node *h, int from, int gates)
 	idx[0] = x_idx(m, dir);
 	idx[1] = x_add(m, axes[1], x_muli(m, r->H, from));
 	idx[2] = k;
-	return t_tensor(m, 2, axes, sum_of_products(m, r->acc, 1, &k, x_read(m, h, at), x_read(m, r->r, idx)));
+	return t_tensor(m, 2, axes,
+		sum_of_products(m, r->acc, 1, &k, x_read(m, h, at), x_read(m, r->r, idx)));
 }
 
 static Node *
@@ -219,7 +230,7 @@ float_state(Rnn *r, int dir, Node *h)
 	return state_product(r, dir, h, 0, r->gates == 3 && !r->reset_first ? 2 : r->gates);
 }
 
-/* ---- steps ------------------------------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The length of batch entry b, within [0, T]. */
 static Node *
@@ -404,7 +415,7 @@ rnn_cell(Step *s)
 	s->new_h = state_tensor(s, ax, act(s, 0, gate_sum(s, 0, ax[0], ax[1])), s->h);
 }
 
-/* ---- the loop ----------------------------------------------------------------------------------------------- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* [B, H]: direction dir of an initial state; zeros without one. */
 static Node *
@@ -433,7 +444,8 @@ step_output(Step *s)
 	return t_tensor(m, 2, ax, valid ? x_select(m, valid, e, x_int(m, s->r->d, 0)) : e);
 }
 
-/* One direction: a tuple of the last h, (the last c,) and the stacked steps [T, B, H] in the loop's order. */
+/* One direction: a tuple of the last h, (the last c,) and the
+ * stacked steps [T, B, H] in the loop's order. */
 static Node *
 direction(Rnn *r, int dir, bool cell_state)
 {
@@ -497,14 +509,16 @@ rnn_build(Rnn *r, bool cell_state)
 			e[0] = x_select(m, x_eq(m, ax[r->batch_first ? 1 : 0], x_idx(m, 0)), e[0], e[1]);
 		out[1 + k] = t_tensor(m, 3, ax, e[0]);
 	}
-	Node *t = x_axis(m, r->T), *d = x_axis(m, x_idx(m, r->dirs)), *b = x_axis(m, r->B), *h = x_axis(m, r->H);
+	Node *t = x_axis(m, r->T), *d = x_axis(m, x_idx(m, r->dirs)), *b = x_axis(m, r->B),
+		*h = x_axis(m, r->H);
 	ax[0] = r->batch_first ? b : t;
 	ax[1] = r->batch_first ? t : d;
 	ax[2] = r->batch_first ? d : b;
 	ax[3] = h;
 	for (dir = 0; dir < r->dirs; dir++)
 		e[dir] = stacked_read(r, dir, t_result(m, loop[dir], n), t, b, h);
-	out[0] = t_tensor(m, 4, ax, r->dirs == 2 ? x_select(m, x_eq(m, d, x_idx(m, 0)), e[0], e[1]) : e[0]);
+	out[0] = t_tensor(m, 4, ax,
+		r->dirs == 2 ? x_select(m, x_eq(m, d, x_idx(m, 0)), e[0], e[1]) : e[0]);
 	return t_tuple(m, 1 + n, out);
 }
 
@@ -565,9 +579,11 @@ build_rnn(Build *b)
 	" direction: str = \"forward\", hidden_size: int?"
 
 const Op ops_rnn[] = {
-	STRUCT("lstm", "LSTM", 22, RNN_IN ", initial_c: x?, p: x?) {" RNN_ACT ", input_forget: int = 0, layout: int = 0}"
+	STRUCT("lstm", "LSTM", 22,
+		RNN_IN ", initial_c: x?, p: x?) {" RNN_ACT ", input_forget: int = 0, layout: int = 0}"
 		" -> y?, y_h?, y_c?", build_lstm, "long short-term memory"),
-	STRUCT("gru", "GRU", 22, RNN_IN ") {" RNN_ACT ", layout: int = 0, linear_before_reset: int = 0} -> y?, y_h?",
+	STRUCT("gru", "GRU", 22,
+	RNN_IN ") {" RNN_ACT ", layout: int = 0, linear_before_reset: int = 0} -> y?, y_h?",
 		build_gru, "gated recurrent units"),
 	STRUCT("rnn", "RNN", 22, RNN_IN ") {" RNN_ACT ", layout: int = 0} -> y?, y_h?", build_rnn,
 		"a recurrent layer"),

@@ -8,7 +8,8 @@ typedef struct Act { int kind; double alpha, beta; } Act;
 typedef struct Rnn Rnn;
 typedef struct Step Step;
 
-/* Shapes: w [dirs, gates * H, I], r [dirs, gates * H, H], bias [dirs, 2 * gates * H], lens [B], p [dirs, 3 * H]. */
+/* Shapes: w [dirs, gates * H, I], r [dirs, gates * H, H], bias [dirs,
+ * 2 * gates * H], lens [B], p [dirs, 3 * H]. */
 struct Rnn {
 	Build *b;
 	Node *x, *w, *r, *bias, *lens, *h0, *c0, *p;
@@ -24,14 +25,16 @@ struct Rnn {
 	void *quant;           /* the quantized form's own */
 };
 
-/* One round of the loop: h, c are the carried states, new_h, new_c (tensors) what the cell makes. */
+/* One round of the loop: h, c are the carried states, new_h, new_c (tensors) what the cell
+ * makes. */
 struct Step { Rnn *r; int dir; Node *trip, *h, *c, *input, *state, *new_h, *new_c; };
 
 /* Reads the attributes and shapes that all kinds have; false after an error. */
 bool rnn_args(Build *, Rnn *, int gates, int nact, const char *const *acts);
 Node *rnn_build(Rnn *, bool cell_state);
 Node *rnn_x(Rnn *, Node *t, Node *b, Node *i);  /* an element of x whatever its layout */
-Node *rnn_bias(Rnn *, int dir, Node *n);        /* what is added to gate element n, in acc; NULL if nothing */
+/* what is added to gate element n, in acc; NULL if nothing */
+Node *rnn_bias(Rnn *, int dir, Node *n);
 void lstm_cell(Step *);
 
 #endif

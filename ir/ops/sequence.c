@@ -52,7 +52,8 @@ seq_unstack(Module *m, Node *t)
 		d[i - 1] = dim_of(t, i);
 	elem = ty_element(m, ty_tensor(m, dtype_of(t), rank_of(t) - 1, d));
 	return node_make(m, (Node){.op = core_op(O_HOST), .type = ty_of(m, T_SEQ, DT_NONE, elem),
-		.nin = 2, .in = in, .attrs = attrs_add(m, attrs, (Attr){.name = "stack", .kind = A_INT, .i = 1}),
+		.nin = 2, .in = in, .attrs = attrs_add(m, attrs,
+		(Attr){.name = "stack", .kind = A_INT, .i = 1}),
 		.name = intern(m, "seq_split"), .loc = m->building});
 }
 
@@ -276,7 +277,8 @@ build_length(Build *b)
 
 /* ---- splitting and joining ------------------------------------------------------------------- */
 
-/* A sequence of x's parts: `along` elements along the axis, -1: they differ; without it unless keep. */
+/* A sequence of x's parts: `along` elements along the axis,
+ * -1: they differ; without it unless keep. */
 static const Type *
 parts_type(Module *m, Node *x, int axis, bool keep, int64_t along)
 {

@@ -94,14 +94,16 @@ list_of(Build *b, Node *t, const char *what, int n, Node ***e)
 	int i, have;
 
 	if (rank_of(t) == 1 && dim_of(t, 0)->code != O_NUM) {
-		require(b->m, x_eq(b->m, dim_of(t, 0), x_idx(b->m, n)), b->loc, "%s has %s entries, must have %d", what,
+		require(b->m, x_eq(b->m, dim_of(t, 0), x_idx(b->m, n)), b->loc,
+			"%s has %s entries, must have %d", what,
 			expr_print(b->m, dim_of(t, 0)), n);
 		*e = NEWN(b->m, Node *, n + 1);
 		for (i = 0; i < n; i++)
 			(*e)[i] = element(b->m, t, i);
 		return true;
 	}
-	return list_arg(b, t, what, &have, e) && (have == n || fail(b, "%s has %d entries, must have %d", what, have, n));
+	return list_arg(b, t, what, &have, e) &&
+		(have == n || fail(b, "%s has %d entries, must have %d", what, have, n));
 }
 
 bool
@@ -113,7 +115,8 @@ short_list(Build *b, Node *t, const char *what, int most, Node *none, int *n, No
 
 	if (rank_of(t) != 1 || (len = dim_of(t, 0))->code == O_NUM)
 		return list_arg(b, t, what, n, e);
-	require(m, x_le(m, len, x_idx(m, most)), b->loc, "%s has %s entries, at most %d can be used", what,
+	require(m, x_le(m, len, x_idx(m, most)), b->loc, "%s has %s entries, at most %d can be used",
+		what,
 		expr_print(m, len), most);
 	*e = NEWN(m, Node *, most + 1);
 	for (i = 0; i < most; i++)

@@ -1,6 +1,6 @@
 /*
- * Signals: Fourier transforms and mel weights, computed in f64 and rounded once. Transforms are sums
- * with factors from a table of one turn, exact in the index.
+ * Signals: Fourier transforms and mel weights, computed in f64 and rounded once. Transforms are
+ * sums with factors from a table of one turn, exact in the index.
  */
 #include <math.h>
 #include "ops.h"
@@ -11,8 +11,10 @@ turn(Module *m, Node *length)
 {
 	Node *axes[2] = {x_axis(m, length), x_axis(m, x_idx(m, 2))}, *a;
 
-	a = x2(m, O_DIV, x_mul(m, x_flt(m, DT_F64, 2 * M_PI), x_cast(m, DT_F64, axes[0])), x_cast(m, DT_F64, length));
-	return t_tensor(m, 2, axes, x_select(m, x_eq(m, axes[1], x_idx(m, 0)), x1(m, O_COS, a), x1(m, O_SIN, a)));
+	a = x2(m, O_DIV, x_mul(m, x_flt(m, DT_F64, 2 * M_PI), x_cast(m, DT_F64, axes[0])),
+		x_cast(m, DT_F64, length));
+	return t_tensor(m, 2, axes,
+		x_select(m, x_eq(m, axes[1], x_idx(m, 0)), x1(m, O_COS, a), x1(m, O_SIN, a)));
 }
 
 /*
@@ -56,7 +58,8 @@ is_complex(Build *b, Node *x)
 	last = dim_of(x, rank_of(x) - 1);
 	two = x_eq(m, last, x_idx(m, 2));
 	one = x_eq(m, last, x_idx(m, 1));
-	require(m, x_or(m, one, two), b->loc, "the last of %d dimensions is %s, must be 1 or 2", rank_of(x),
+	require(m, x_or(m, one, two), b->loc, "the last of %d dimensions is %s, must be 1 or 2",
+		rank_of(x),
 		expr_print(m, last));
 	return two;
 }
@@ -65,7 +68,8 @@ is_complex(Build *b, Node *x)
 static Node *
 imaginary(Module *m, Node *x, Node **idx, Node *complex)
 {
-	return is_intv(complex, 0) ? NULL : x_select(m, complex, f64_read(m, x, idx, 1), x_flt(m, DT_F64, 0));
+	return is_intv(complex, 0) ? NULL
+		: x_select(m, complex, f64_read(m, x, idx, 1), x_flt(m, DT_F64, 0));
 }
 
 /* The axis may be known only when the program runs: then it is chosen among all. */
@@ -73,7 +77,8 @@ static Node *
 build_dft(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *axis, *on[MAX_RANK], *dim, *len, *axes[MAX_RANK], *idx[MAX_RANK], *n, *k, *zero = x_idx(m, 0), *e;
+	Node *x = b->in[0], *axis, *on[MAX_RANK], *dim, *len, *axes[MAX_RANK], *idx[MAX_RANK], *n, *k,
+		*zero = x_idx(m, 0), *e;
 	bool inverse = attr_int(b, "inverse") != 0, half = attr_int(b, "onesided") != 0;
 	int rank = rank_of(x), d;
 	Node *complex = is_complex(b, x), *found = x_bool(m, false), *out, *used, *im, *table;
@@ -105,8 +110,10 @@ build_dft(Build *b)
 	table = turn(m, len);
 	im = imaginary(m, x, idx, complex);
 	e = turned(m, table, len, x_mul(m, k, n), f64_read(m, x, idx, 0), im, axes[rank - 1], inverse);
-	if (half && inverse)                     /* the half that is not given mirrors the one that is */
-		e = x_select(m, x_or(m, x_eq(m, n, zero), x_eq(m, x_muli(m, n, 2), len)), e, x_add(m, e, e));
+	/* the half that is not given mirrors the one that is */
+	if (half && inverse)
+		e = x_select(m, x_or(m, x_eq(m, n, zero), x_eq(m, x_muli(m, n, 2), len)), e,
+			x_add(m, e, e));
 	e = x_reduce(m, COMB_SUM, 1, &n, e);
 	if (inverse)
 		e = x2(m, O_DIV, e, x_cast(m, DT_F64, len));
@@ -117,21 +124,25 @@ static Node *
 build_stft(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *win = b->in[2], *step, *len, *frames, *axes[4], *idx[3], *n, *out, *w, *re, *im, *e;
+	Node *x = b->in[0], *win = b->in[2], *step, *len, *frames, *axes[4], *idx[3], *n, *out, *w, *re,
+		*im, *e;
 	Node *complex;
 
 	if (rank_of(x) != 3 || (win && rank_of(win) != 1))
-		return fail(b, "the signal has %d dimensions, must have 3; the window must have 1", rank_of(x));
+		return fail(b, "the signal has %d dimensions, must have 3; the window must have 1",
+			rank_of(x));
 	if (!(complex = is_complex(b, x)))
 		return NULL;
 	step = x_cast(m, DT_INDEX, scalar_arg(m, b->in[1]));
-	len = b->in[3] ? extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[3]))) : win ? dim_of(win, 0) : dim_of(x, 1);
+	len = b->in[3] ? extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[3]))) : win ? dim_of(win, 0)
+		: dim_of(x, 1);
 	require(m, x_and(m, x_lt(m, x_idx(m, 0), step), x_lt(m, x_idx(m, 0), len)), b->loc,
 		"frame_step and frame_length must be positive");
 	if (win)
 		require(m, x_eq(m, dim_of(win, 0), len), b->loc, "the window has %s elements, a frame %s",
 			expr_print(m, dim_of(win, 0)), expr_print(m, len));
-	require(m, x_le(m, len, dim_of(x, 1)), b->loc, "a frame has %s elements, the signal %s", expr_print(m, len),
+	require(m, x_le(m, len, dim_of(x, 1)), b->loc, "a frame has %s elements, the signal %s",
+		expr_print(m, len),
 		expr_print(m, dim_of(x, 1)));
 	frames = x_addi(m, x_fdiv(m, x_sub(m, dim_of(x, 1), len), step), 1);
 	out = attr_int(b, "onesided") ? x_addi(m, x_fdiv(m, len, x_idx(m, 2)), 1) : len;
@@ -173,12 +184,14 @@ static Node *
 build_mel(Build *b)
 {
 	Module *m = b->m;
-	Node *bins = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[0]))), *dft, *axes[2], *at, *p, *lo, *mid, *hi, *j;
+	Node *bins = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[0]))), *dft, *axes[2], *at, *p,
+		*lo, *mid, *hi, *j;
 	DType d = dtype_of_onnx((int)attr_int(b, "output_datatype"));
 	Node *up, *down, *rise, *fall, *e;
 
 	if (d == DT_NONE || dtypes[d].bits == 0 || dtypes[d].cls == 'C')
-		return fail(b, "output_datatype %lld is no type of numbers", (long long)attr_int(b, "output_datatype"));
+		return fail(b, "output_datatype %lld is no type of numbers",
+			(long long)attr_int(b, "output_datatype"));
 	dft = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, b->in[1])));
 	p = mel_points(b, bins, dft);
 	axes[0] = x_axis(m, x_addi(m, x_fdiv(m, dft, x_idx(m, 2)), 1));
@@ -202,9 +215,12 @@ build_mel(Build *b)
 const Op ops_signal[] = {
 	BUILD("dft", "DFT", 20, "(x: float, length: idx?, axis: i64?) {inverse: int = 0, onesided: int = 0} -> y", build_dft,
 		"discrete Fourier transform"),
-	BUILD("stft", "STFT", 17, "(x: float, step: idx, window: x?, length: step?) {onesided: int = 1} -> y", build_stft,
+	BUILD("stft", "STFT", 17,
+	"(x: float, step: idx, window: x?, length: step?) {onesided: int = 1} -> y", build_stft,
 		"Fourier transforms of windows of a signal"),
-	BUILD("mel_weight_matrix", "MelWeightMatrix", 17, "(bins: idx, length: bins, rate: bins, low: float, high: low)"
-		" {output_datatype: int = 1} -> y", build_mel, "triangles that weight a spectrum by mel bands"),
+	BUILD("mel_weight_matrix", "MelWeightMatrix", 17,
+	"(bins: idx, length: bins, rate: bins, low: float, high: low)"
+		" {output_datatype: int = 1} -> y", build_mel,
+		"triangles that weight a spectrum by mel bands"),
 	{0}
 };

@@ -33,7 +33,8 @@ svm_finish(Module *m, const Svm *s, Node *dot)
 {
 	Node *e = x_add(m, x_mul(m, dot, x_flt(m, DT_F32, s->gamma)), x_flt(m, DT_F32, s->coef0));
 
-	return s->kind == K_POLY ? x2(m, O_POW, e, x_flt(m, DT_F32, s->degree)) : s->kind == K_SIGMOID ? x1(m, O_TANH, e) : dot;
+	return s->kind == K_POLY ? x2(m, O_POW, e, x_flt(m, DT_F32, s->degree)) : s->kind == K_SIGMOID
+		? x1(m, O_TANH, e) : dot;
 }
 
 /* The kernel of each row of x with each row of v: [n, rows of v]. */
@@ -48,7 +49,8 @@ svm_kernel(Build *b, const Svm *s, Node *x, Node *v)
 		axes_new(m, 2, t->type->dims, axes);
 		return t_tensor(m, 2, axes, svm_finish(m, s, x_read(m, t, axes)));
 	}
-	require(m, x_eq(m, dim_of(x, 1), dim_of(v, 1)), b->loc, "%s features for vectors of %s", expr_print(m, dim_of(x, 1)),
+	require(m, x_eq(m, dim_of(x, 1), dim_of(v, 1)), b->loc, "%s features for vectors of %s",
+		expr_print(m, dim_of(x, 1)),
 		expr_print(m, dim_of(v, 1)));
 	axes[0] = xi[0] = x_axis(m, dim_of(x, 0));
 	axes[1] = vi[0] = x_axis(m, dim_of(v, 0));
@@ -96,7 +98,8 @@ build_svm_regressor(Build *b)
 	return post_transform(b, post, t_tensor(m, 2, axes, e));
 }
 
-/* Scores of the pairs (i < j) of classes, [n, pairs]: dense weights over all vectors, from libsvm's form. */
+/* Scores of the pairs (i < j) of classes, [n, pairs]: dense
+ * weights over all vectors, from libsvm's form. */
 static Node *
 pair_weights(Build *b, int64_t classes, const int64_t *per_class, int64_t vectors)
 {
@@ -135,7 +138,8 @@ pair_table(Module *m, int64_t classes)
 static Node *
 pair_votes(Module *m, Node *scores, Node *table, int64_t classes)
 {
-	Node *axes[2], *p = x_axis(m, dim_of(table, 0)), *idx[2], *win, *at[2] = {p, x_idx(m, 0)}, *i, *j;
+	Node *axes[2], *p = x_axis(m, dim_of(table, 0)), *idx[2], *win, *at[2] = {p, x_idx(m, 0)}, *i,
+		*j;
 
 	axes[0] = idx[0] = x_axis(m, dim_of(scores, 0));
 	axes[1] = x_axis(m, x_idx(m, classes));
@@ -154,7 +158,8 @@ pair_probabilities(Build *b, Node *scores, int64_t classes)
 {
 	Module *m = b->m;
 	int64_t pairs = classes * (classes - 1) / 2;
-	Node *pa = attr_const(b, "prob_a", DT_F32, 1, &pairs), *pb = attr_const(b, "prob_b", DT_F32, 1, &pairs);
+	Node *pa = attr_const(b, "prob_a", DT_F32, 1, &pairs),
+		*pb = attr_const(b, "prob_b", DT_F32, 1, &pairs);
 	Node *axes[3], *lo, *hi, *p, *idx[2], *one = x_int(m, DT_F32, 1), *e, *k = x_idx(m, classes);
 
 	if (!pa || !pb)
@@ -204,7 +209,8 @@ static Node *
 coupled(Build *b, Node *r, int64_t classes)
 {
 	Module *m = b->m;
-	Node *q = coupling(m, r), *init[4], *n = dim_of(r, 0), *k = x_idx(m, classes), *dims[2] = {n, k}, *ax[3], *e, *idx[3];
+	Node *q = coupling(m, r), *init[4], *n = dim_of(r, 0), *k = x_idx(m, classes),
+		*dims[2] = {n, k}, *ax[3], *e, *idx[3];
 	Node *trip, *t, *start, *p[4], *qp, *pqp, *done, *j, *diff, *qtt, *qpt, *next[4], *loop;
 	const Type *mat = ty_tensor(m, DT_F32, 2, dims), *vec = ty_tensor(m, DT_F32, 1, dims);
 	Region *body = region_new(m, "couple");
@@ -214,10 +220,12 @@ coupled(Build *b, Node *r, int64_t classes)
 	body->params = NEWN(m, Node *, 5);
 	body->params[0] = trip = t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
 	for (i = 0; i < 4; i++)
-		body->params[1 + i] = p[i] = t_param(m, "s", i < 2 ? mat : i == 2 ? vec : ty_tensor(m, DT_BOOL, 1, dims), 1 + i);
+		body->params[1 + i] = p[i] = t_param(m, "s",
+			i < 2 ? mat : i == 2 ? vec : ty_tensor(m, DT_BOOL, 1, dims), 1 + i);
 	for (i = 0; i < 4; i++) {
 		axes_new(m, 2, dims, ax);
-		e = i == 0 ? x_flt(m, DT_F32, 1.0 / (double)classes) : i < 3 ? x_int(m, DT_F32, 0) : x_bool(m, false);
+		e = i == 0 ? x_flt(m, DT_F32, 1.0 / (double)classes) : i < 3 ? x_int(m, DT_F32, 0)
+			: x_bool(m, false);
 		init[i] = t_tensor(m, i < 2 ? 2 : 1, ax, e);
 	}
 	t = x_mod(m, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), k);
@@ -234,7 +242,8 @@ coupled(Build *b, Node *r, int64_t classes)
 	pqp = t_tensor(m, 1, ax, x_select(m, start, e, x_read(m, p[2], ax)));
 	ax[0] = idx[0] = x_axis(m, n);
 	idx[1] = j = x_axis(m, k);
-	e = x_reduce(m, COMB_MAX, 1, &j, x1(m, O_ABS, x_sub(m, x_read(m, qp, idx), x_read(m, pqp, ax))));
+	e = x_reduce(m, COMB_MAX, 1, &j,
+		x1(m, O_ABS, x_sub(m, x_read(m, qp, idx), x_read(m, pqp, ax))));
 	e = x_lt(m, e, x_flt(m, DT_F32, 0.005 / (double)classes));
 	done = t_tensor(m, 1, ax, x_or(m, x_read(m, p[3], ax), x_and(m, start, e)));
 	ax[0] = idx[0] = x_axis(m, n);
@@ -283,9 +292,11 @@ static Node *
 build_svm_classifier(Build *b)
 {
 	Module *m = b->m;
-	Node *labels = class_labels(b, "classlabels_ints", "classlabels_strings"), *x, *s, *v, *w, *votes, *rho;
+	Node *labels = class_labels(b, "classlabels_ints", "classlabels_strings"), *x, *s, *v, *w,
+		*votes, *rho;
 	const Attr *per = attr_find(b->attrs, "vectors_per_class"), *r = attr_find(b->attrs, "rho");
-	int64_t classes = labels ? dim_of(labels, 0)->num.i : 0, vectors = 0, i, pairs = classes * (classes - 1) / 2;
+	int64_t classes = labels ? dim_of(labels, 0)->num.i : 0, vectors = 0, i,
+		pairs = classes * (classes - 1) / 2;
 	Svm svm;
 	Post post;
 
@@ -307,11 +318,14 @@ build_svm_classifier(Build *b)
 		s = t_tensor(m, 2, axes, x_add(m, x_read(m, s, axes), x_flt(m, DT_F32, r->fs[0])));
 		return ml_by_argmax(b, labels, s, post_transform(b, post, s));
 	}
-	if (classes < 2 || classes > 4096 || per->n != classes || attr_len(b, "coefficients") != (classes - 1) * vectors)
-		return fail(b, "%d counts of vectors and %d coefficients for %lld classes", per->n, attr_len(b, "coefficients"),
+	if (classes < 2 || classes > 4096 || per->n != classes ||
+		attr_len(b, "coefficients") != (classes - 1) * vectors)
+		return fail(b, "%d counts of vectors and %d coefficients for %lld classes", per->n,
+			attr_len(b, "coefficients"),
 			(long long)classes);
 	if (pairs * vectors > 1 << 27)
-		return unsupported(b, "%lld pairs of classes with %lld vectors", (long long)pairs, (long long)vectors);
+		return unsupported(b, "%lld pairs of classes with %lld vectors", (long long)pairs,
+			(long long)vectors);
 	if (!r || r->n != pairs)
 		return fail(b, "rho has %d entries, must have %lld", r ? r->n : 0, (long long)pairs);
 	if (!(v = support_vectors(b, vectors)))
@@ -320,7 +334,8 @@ build_svm_classifier(Build *b)
 	s = ml_affine(b, svm_kernel(b, &svm, x, v), pair_weights(b, classes, per->is, vectors), rho);
 	votes = pair_votes(m, s, pair_table(m, classes), classes);
 	if (attr_len(b, "prob_a") == 0)
-		return ml_by_argmax(b, labels, votes, classes == 2 ? two_columns(b, post, first_column(m, s), post == POST_NONE)
+		return ml_by_argmax(b, labels, votes,
+			classes == 2 ? two_columns(b, post, first_column(m, s), post == POST_NONE)
 			: post_transform(b, post, s));
 	v = pair_probabilities(b, s, classes);
 	s = v ? coupled(b, v, classes) : NULL;
@@ -331,10 +346,12 @@ build_svm_classifier(Build *b)
 #define POST "post_transform: str = \"NONE\""
 
 const Op ops_svm[] = {
-	BUILD("svm_regressor", "ai.onnx.ml:SVMRegressor", 1, "(x: " ML_NUM ") {coefficients: floats?, kernel_params: floats?,"
+	BUILD("svm_regressor", "ai.onnx.ml:SVMRegressor", 1,
+		"(x: " ML_NUM ") {coefficients: floats?, kernel_params: floats?,"
 		" kernel_type: str = \"LINEAR\", n_supports: int = 0, one_class: int = 0, " POST ", rho: floats?,"
 		" support_vectors: floats?} -> y", build_svm_regressor, "support vector regression"),
-	BUILD("svm_classifier", "ai.onnx.ml:SVMClassifier", 1, "(x: " ML_NUM ") {classlabels_ints: ints?,"
+	BUILD("svm_classifier", "ai.onnx.ml:SVMClassifier", 1,
+	"(x: " ML_NUM ") {classlabels_ints: ints?,"
 		" classlabels_strings: strs?, coefficients: floats?, kernel_params: floats?, kernel_type: str = \"LINEAR\", " POST ","
 		" prob_a: floats?, prob_b: floats?, rho: floats?, support_vectors: floats?, vectors_per_class: ints?} -> y, z",
 		build_svm_classifier, "support vector classification: labels, scores"),

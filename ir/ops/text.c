@@ -1,4 +1,5 @@
-/* Strings and pictures: routines of the runtime do what kernels cannot, the rest is moves of places. */
+/* Strings and pictures: routines of the runtime do what kernels
+ * cannot, the rest is moves of places. */
 #include <stdlib.h>
 #include <string.h>
 #include "ml.h"
@@ -23,13 +24,14 @@ build_regex_full_match(Build *b)
 	return like(b, "str_match", "d 0 N 1", DT_BOOL, in[0], 2, in);
 }
 
-/* ---- normalization ------------------------------------------------------------------------------ */
+/* ---- normalization --------------------------------------------------------------------------- */
 
 /* Upper or lower case as the language of a locale has it. */
 static Node *
 cased(Build *b, Node *x, bool upper, Node *language)
 {
-	return like(b, "str_case", upper ? "d 0 N #1 1" : "d 0 N #0 1", DT_STRING, x, 2, (Node *[]){x, language});
+	return like(b, "str_case", upper ? "d 0 N #1 1" : "d 0 N #0 1", DT_STRING, x, 2,
+		(Node *[]){x, language});
 }
 
 /* Strings of x, [n], that are not in `stop`; "" where none is left. */
@@ -37,14 +39,16 @@ static Node *
 without(Build *b, Node *x, Node *key, Node *stop)
 {
 	Module *m = b->m;
-	Node *found = like(b, "str_find", "d 0 N 1 N1", DT_I64, x, 2, (Node *[]){key, stop}), *place, *axis, *count, *dim, *at;
+	Node *found = like(b, "str_find", "d 0 N 1 N1", DT_I64, x, 2, (Node *[]){key, stop}), *place,
+		*axis, *count, *dim, *at;
 
 	axis = x_axis(m, dim_of(x, 0));
 	place = places_of(b, dim_of(x, 0), axis, x_lt(m, x_read(m, found, &axis), x_int(m, DT_I64, 0)));
 	count = dim_of(place, 0);
 	dim = x_max(m, count, x_idx(m, 1));
 	axis = x_axis(m, dim);
-	at = t_tensor(m, 1, &axis, x_select(m, x_lt(m, axis, count), x_read(m, place, &axis), x_int(m, DT_I64, -1)));
+	at = t_tensor(m, 1, &axis,
+		x_select(m, x_lt(m, axis, count), x_read(m, place, &axis), x_int(m, DT_I64, -1)));
 	return like(b, "str_take", "d 0 N0 1 N", DT_STRING, at, 2, (Node *[]){x, at});
 }
 
@@ -78,7 +82,7 @@ build_string_normalizer(Build *b)
 	return rank == 2 ? reshape(m, flat, 2, dims) : flat;
 }
 
-/* ---- parts -------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* The largest element of a tensor of counts, as a scalar tensor that the host can read. */
 static Node *
@@ -111,9 +115,11 @@ build_string_split(Build *b)
 
 	if (rank_of(x) == MAX_RANK || cuts < -1)
 		return fail(b, cuts < -1 ? "maxsplit is negative" : "the operand has too many dimensions");
-	counts = like(b, "str_parts", arena_printf(b->m->arena, "d 0 N 1 #%lld", cuts), DT_I64, x, 2, (Node *[]){x, by});
+	counts = like(b, "str_parts", arena_printf(b->m->arena, "d 0 N 1 #%lld", cuts), DT_I64, x, 2,
+		(Node *[]){x, by});
 	width = largest(b, counts);
-	parts = t_host(b->m, "str_split", arena_printf(b->m->arena, "d 0 N0 1 #%lld =2", cuts), widened(b, x, width), 3,
+	parts = t_host(b->m, "str_split", arena_printf(b->m->arena, "d 0 N0 1 #%lld =2", cuts),
+		widened(b, x, width), 3,
 		(Node *[]){x, by, width});
 	return t_tuple(b->m, 2, (Node *[]){parts, counts});
 }
@@ -132,21 +138,25 @@ build_tokenizer(Build *b)
 	if ((n > 0) == (*exp != 0))
 		return fail(b, "either separators or tokenexp must be given");
 	if (least < 1 || rank_of(x) < 1 || rank_of(x) > 2)
-		return fail(b, least < 1 ? "mincharnum is less than 1" : "the operand must have 1 or 2 dimensions");
+		return fail(b, least < 1 ? "mincharnum is less than 1"
+			: "the operand must have 1 or 2 dimensions");
 	patterns = *exp ? one_string(b, exp) : attr_const(b, "separators", DT_STRING, 1, &n);
-	args = arena_printf(m->arena, "#%d 1 #%lld #%lld #%d", chars ? 0 : *exp ? 2 : 1, (long long)(chars ? 0 : *exp ? 1 : n),
+	args = arena_printf(m->arena, "#%d 1 #%lld #%lld #%d", chars ? 0 : *exp ? 2 : 1,
+		(long long)(chars ? 0 : *exp ? 1 : n),
 		(long long)(chars ? 1 : least), attr_int(b, "mark") != 0);
-	counts = like(b, "str_tokens", arena_printf(m->arena, "d 0 N %s", args), DT_I64, x, 2, (Node *[]){x, patterns});
+	counts = like(b, "str_tokens", arena_printf(m->arena, "d 0 N %s", args), DT_I64, x, 2,
+		(Node *[]){x, patterns});
 	width = largest(b, counts);
-	return t_host(m, "str_tokenize", arena_printf(m->arena, "d 0 N0 %s =2 3", args), widened(b, x, width), 4,
+	return t_host(m, "str_tokenize", arena_printf(m->arena, "d 0 N0 %s =2 3", args),
+		widened(b, x, width), 4,
 		(Node *[]){x, patterns, width, pad});
 }
 
-/* ---- n-grams ------------------------------------------------------------------------------------ */
+/* ---- n-grams --------------------------------------------------------------------------------- */
 
 /*
- * The pool as a trie: level k has an entry for each n-gram's first k + 1 items, sorted by the place of
- * the first k in the level above and the last item. gram: which n-gram of the pool it is, or -1.
+ * The pool as a trie: level k has an entry for each n-gram's first k + 1 items, sorted by the place
+ * of the first k in the level above and the last item. gram: which n-gram of the pool it is, or -1.
  */
 typedef struct Entry { int64_t prefix, item, gram; } Entry;
 typedef struct TrieLevel { Entry *at; int64_t n; } TrieLevel;
@@ -163,7 +173,8 @@ by_entry(const void *x, const void *y)
 
 /* A level from the k-th items of the n-grams that have them; place[g] moves from level to level. */
 static TrieLevel
-trie_level(Module *m, const int64_t *items, const int64_t *first, const int64_t *length, int64_t grams, int64_t *place,
+trie_level(Module *m, const int64_t *items, const int64_t *first, const int64_t *length,
+	int64_t grams, int64_t *place,
 	int64_t k)
 {
 	TrieLevel l = {NEWN(m, Entry, grams + 1), 0};
@@ -204,7 +215,8 @@ level_column(Module *m, const TrieLevel *l, int which)
 static Node *
 level_find(Module *m, const TrieLevel *l, Node *prefix, Node *item)
 {
-	Node *prefixes = level_column(m, l, 0), *items = level_column(m, l, 1), *step, *at, *p, *i, *less, *k, *pos, *end;
+	Node *prefixes = level_column(m, l, 0), *items = level_column(m, l, 1), *step, *at, *p, *i,
+		*less, *k, *pos, *end;
 	int bits = 0;
 
 	while ((int64_t)1 << bits <= l->n)
@@ -221,8 +233,10 @@ level_find(Module *m, const TrieLevel *l, Node *prefix, Node *item)
 	less = x_and(m, less, x_le(m, end, x_int(m, DT_I64, l->n)));
 	pos = x_iter(m, k, pos, x_int(m, DT_I64, 0), x_select(m, less, end, pos));
 	at = x_min(m, x_max(m, x_cast(m, DT_INDEX, pos), x_idx(m, 0)), x_idx(m, l->n - 1));
-	less = x_and(m, x_eq(m, x_read(m, prefixes, &at), prefix), x_eq(m, x_read(m, items, &at), item));
-	return x_select(m, x_and(m, less, x_lt(m, pos, x_int(m, DT_I64, l->n))), pos, x_int(m, DT_I64, -1));
+	less = x_and(m, x_eq(m, x_read(m, prefixes, &at), prefix),
+		x_eq(m, x_read(m, items, &at), item));
+	return x_select(m, x_and(m, less, x_lt(m, pos, x_int(m, DT_I64, l->n))), pos,
+		x_int(m, DT_I64, -1));
 }
 
 typedef struct Grams {
@@ -241,8 +255,10 @@ pool_grams(Build *b, int64_t total, Grams *g)
 	g->shortest = attr_int(b, "min_gram_length");
 	g->longest = attr_int(b, "max_gram_length");
 	g->skips = attr_int(b, "max_skip_count");
-	if (g->shortest < 1 || g->longest < g->shortest || g->longest > 64 || g->skips < 0 || g->skips > 1024)
-		return fail(b, "n-grams of %lld to %lld items, %lld of them skipped", (long long)g->shortest,
+	if (g->shortest < 1 || g->longest < g->shortest || g->longest > 64 || g->skips < 0 ||
+		g->skips > 1024)
+		return fail(b, "n-grams of %lld to %lld items, %lld of them skipped",
+			(long long)g->shortest,
 			(long long)g->longest, (long long)g->skips) != NULL;
 	attr_ints(b, "ngram_counts", &n, &starts);
 	g->first = NEWN(b->m, int64_t, total + 1);
@@ -250,7 +266,8 @@ pool_grams(Build *b, int64_t total, Grams *g)
 	for (i = 0; i < n; i++) {
 		end = i + 1 < n ? starts[i + 1] : total;
 		if (starts[i] != at || end < at || end > total || (end - at) % (i + 1))
-			return fail(b, "ngram_counts does not divide the pool of %lld items", (long long)total) != NULL;
+			return fail(b, "ngram_counts does not divide the pool of %lld items",
+				(long long)total) != NULL;
 		for (; at < end; at += i + 1, g->n++) {
 			g->first[g->n] = at;
 			g->length[g->n] = i + 1;
@@ -273,7 +290,8 @@ gram_items(Build *b, Node *x, int64_t total, Grams *g)
 	int64_t i, k, n = 0;
 
 	if (dtype_of(x) != DT_STRING) {
-		g->items = arena_dup(m->arena, attr_find(b->attrs, "pool_int64s")->is, sizeof *g->items * (size_t)total);
+		g->items = arena_dup(m->arena, attr_find(b->attrs, "pool_int64s")->is,
+			sizeof *g->items * (size_t)total);
 		axes_new(m, 2, x->type->dims, axes);
 		return t_tensor(m, 2, axes, x_cast(m, DT_I64, x_read(m, x, axes)));
 	}
@@ -314,7 +332,8 @@ gram_counts(Build *b, Node *x, const Grams *g)
 	Module *m = b->m;
 	TrieLevel *level = NEWN(m, TrieLevel, g->longest);
 	int64_t *above = NEWN(m, int64_t, g->n + 1), k, skip;
-	Node *axes[2], *idx[2], *counts, *state, *last, *none = x_int(m, DT_I64, -1), *dims[2] = {dim_of(x, 0), x_idx(m, g->n)};
+	Node *axes[2], *idx[2], *counts, *state, *last, *none = x_int(m, DT_I64, -1),
+		*dims[2] = {dim_of(x, 0), x_idx(m, g->n)};
 
 	for (k = 0; k < g->longest; k++)
 		level[k] = trie_level(m, g->items, g->first, g->length, g->n, above, k);
@@ -326,7 +345,8 @@ gram_counts(Build *b, Node *x, const Grams *g)
 			idx[0] = axes[0];
 			idx[1] = x_addi(m, axes[1], k * (skip + 1));
 			last = x_read(m, x, idx);
-			last = level_find(m, &level[k], state ? x_read(m, state, axes) : x_int(m, DT_I64, 0), last);
+			last = level_find(m, &level[k], state ? x_read(m, state, axes) : x_int(m, DT_I64, 0),
+				last);
 			state = t_tensor(m, 2, axes, x_select(m, x_lt(m, idx[1], dim_of(x, 1)), last, none));
 			if (k + 1 >= g->shortest && (k || !skip))
 				counts = count_grams(m, counts, state, &level[k]);
@@ -339,7 +359,8 @@ static Node *
 gram_columns(Build *b, Node *counts, const Grams *g, const char *mode)
 {
 	Module *m = b->m;
-	Node *axes[2], *idx[2], *base, *dims[2] = {dim_of(counts, 0), NULL}, *weights = NULL, *column, *v;
+	Node *axes[2], *idx[2], *base, *dims[2] = {dim_of(counts, 0), NULL}, *weights = NULL, *column,
+		*v;
 	const int64_t *columns;
 	int64_t width = 0, i;
 	int n;
@@ -350,7 +371,8 @@ gram_columns(Build *b, Node *counts, const Grams *g, const char *mode)
 			return fail(b, "ngram_indexes has the entry %lld", (long long)columns[i]);
 		width = columns[i] >= width ? columns[i] + 1 : width;
 	}
-	if (strcmp(mode, "TF") && attr_len(b, "weights") && !(weights = attr_const(b, "weights", DT_F32, 1, &g->n)))
+	if (strcmp(mode, "TF") && attr_len(b, "weights") &&
+		!(weights = attr_const(b, "weights", DT_F32, 1, &g->n)))
 		return NULL;
 	column = t_ints(m, n, columns);
 	dims[1] = x_idx(m, width);
@@ -391,7 +413,7 @@ build_tf_idf(Build *b)
 	return y && rank_of(x) == 1 ? reshape(m, y, 1, &y->type->dims[1]) : y;
 }
 
-/* ---- pictures ----------------------------------------------------------------------------------- */
+/* ---- pictures -------------------------------------------------------------------------------- */
 
 static Node *
 build_image_decoder(Build *b)
@@ -405,33 +427,43 @@ build_image_decoder(Build *b)
 	for (k = 0; k < 3 && strcmp(format, formats[k]); k++)
 		;
 	if (k == 3 || rank_of(x) != 1)
-		return fail(b, k == 3 ? "pixel_format \"%s\" is not known" : "the operand must have 1 dimension", format);
+		return fail(b, k == 3 ? "pixel_format \"%s\" is not known"
+			: "the operand must have 1 dimension", format);
 	sizes = t_host(m, "image_shape", "d 0 N0", ty_tensor(m, DT_I64, 1, &two), 1, &x);
 	for (i = 0; i < 2; i++) {
 		at = x_idx(m, i);
 		dims[i] = extent(m, x_cast(m, DT_INDEX, x_read(m, sizes, &at)));
 	}
 	dims[2] = x_idx(m, k == 2 ? 1 : 3);
-	return t_host(m, "image_decode", arena_printf(m->arena, "d 0 N0 #%d", k), ty_tensor(m, DT_U8, 3, dims), 2,
+	return t_host(m, "image_decode", arena_printf(m->arena, "d 0 N0 #%d", k),
+		ty_tensor(m, DT_U8, 3, dims), 2,
 		(Node *[]){x, sizes});
 }
 
 const Op ops_text[] = {
 	HOST("string_concat", "StringConcat", 20, "(x: string, y: string) {} -> z", build_string_concat,
 		"strings end to end"),
-	HOST("string_split", "StringSplit", 20, "(x: string) {delimiter: str?, maxsplit: int?} -> y, n", build_string_split,
+	HOST("string_split", "StringSplit", 20, "(x: string) {delimiter: str?, maxsplit: int?} -> y, n",
+	build_string_split,
 		"parts of strings, and their number"),
-	HOST("string_normalizer", "StringNormalizer", 10, "(x: string) {case_change_action: str = \"NONE\","
-		" is_case_sensitive: int = 0, locale: str?, stopwords: strs?} -> y", build_string_normalizer,
+	HOST("string_normalizer", "StringNormalizer", 10,
+	"(x: string) {case_change_action: str = \"NONE\","
+		" is_case_sensitive: int = 0, locale: str?, stopwords: strs?} -> y",
+		build_string_normalizer,
 		"words without some, in one case"),
-	HOST("regex_full_match", "RegexFullMatch", 20, "(x: string) {pattern: str?} -> y", build_regex_full_match,
+	HOST("regex_full_match", "RegexFullMatch", 20, "(x: string) {pattern: str?} -> y",
+	build_regex_full_match,
 		"whether strings match an expression"),
-	HOST("tokenizer", "com.microsoft:Tokenizer", 1, "(x: string) {mark: int, mincharnum: int, pad_value: str,"
+	HOST("tokenizer", "com.microsoft:Tokenizer", 1,
+	"(x: string) {mark: int, mincharnum: int, pad_value: str,"
 		" separators: strs?, tokenexp: str?} -> y", build_tokenizer, "tokens of strings"),
-	HOST("image_decoder", "ImageDecoder", 20, "(x: u8) {pixel_format: str = \"RGB\"} -> y", build_image_decoder,
+	HOST("image_decoder", "ImageDecoder", 20, "(x: u8) {pixel_format: str = \"RGB\"} -> y",
+	build_image_decoder,
 		"the pixels of a picture in a file"),
-	STRUCT("tf_idf_vectorizer", "TfIdfVectorizer", 9, "(x: string|i32|i64) {max_gram_length: int, max_skip_count: int,"
+	STRUCT("tf_idf_vectorizer", "TfIdfVectorizer", 9,
+	"(x: string|i32|i64) {max_gram_length: int, max_skip_count: int,"
 		" min_gram_length: int, mode: str, ngram_counts: ints, ngram_indexes: ints, pool_int64s: ints?,"
-		" pool_strings: strs?, weights: floats?} -> y", build_tf_idf, "how often n-grams stand in a sequence"),
+		" pool_strings: strs?, weights: floats?} -> y", build_tf_idf,
+		"how often n-grams stand in a sequence"),
 	{0}
 };

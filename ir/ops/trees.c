@@ -1,7 +1,8 @@
 /*
- * Ensembles of decision trees. The nodes of all trees stand in constant tables, inner ones before the
- * leaves; a leaf is its own child. An element's leaf in a tree is an iter over the depth that carries
- * a node's number; leaves are then looked up in tables of weights and summed over the trees.
+ * Ensembles of decision trees. The nodes of all trees stand in constant tables, inner ones before
+ * the leaves; a leaf is its own child. An element's leaf in a tree is an iter over the depth that
+ * carries a node's number; leaves are then looked up in tables of weights and summed over the
+ * trees.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,8 @@
 typedef enum Mode { LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF } Mode;
 
 /* What the tables are made from. Children of an inner node: true, false. */
-typedef struct TreeNode { Mode mode; int32_t feature; double value; int64_t child[2]; bool missing_true; } TreeNode;
+typedef struct TreeNode { Mode mode; int32_t feature; double value; int64_t child[2];
+	bool missing_true; } TreeNode;
 typedef struct Weight { int64_t leaf; int64_t target; double weight; } Weight;   /* leaf: a node */
 typedef struct Forest {
 	int64_t nnodes, ntrees, nweights, ninner, nleaves, ntargets;
@@ -24,7 +26,7 @@ typedef struct Forest {
 	int64_t nmembers;
 } Forest;
 
-/* ---- attributes ----------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 /* Entry k of NAME (floats, a tensor) or NAME_as_tensor. */
 static double
@@ -38,7 +40,8 @@ number(Build *b, const char *name, int64_t k)
 	if (!a || a->kind != A_TENSOR)
 		a = attr_find(b->attrs, arena_printf(b->m->arena, "%s_as_tensor", name));
 	c = a ? definition(a->t) : NULL;
-	return c && dt_float(dtype_of(c)) ? data_get(c->data, dtype_of(c), k).f : c ? (double)data_get(c->data, dtype_of(c), k).i : 0;
+	return c && dt_float(dtype_of(c)) ? data_get(c->data, dtype_of(c), k).f : c
+		? (double)data_get(c->data, dtype_of(c), k).i : 0;
 }
 
 static int64_t
@@ -47,13 +50,15 @@ numbers(Build *b, const char *name)
 	const Attr *a = attr_find(b->attrs, name), *t;
 	const Node *d;
 
-	t = a && a->kind == A_TENSOR ? a : attr_find(b->attrs, arena_printf(b->m->arena, "%s_as_tensor", name));
+	t = a && a->kind == A_TENSOR ? a
+		: attr_find(b->attrs, arena_printf(b->m->arena, "%s_as_tensor", name));
 	if (a && a->kind == A_FLOATS)
 		return a->n;
 	if (!t)
 		return 0;
 	d = definition(t->t);
-	return d->code == O_CONST && (dt_float(dtype_of(d)) || dt_int(dtype_of(d))) ? d->data->count : -1;
+	return d->code == O_CONST &&
+		(dt_float(dtype_of(d)) || dt_int(dtype_of(d))) ? d->data->count : -1;
 }
 
 static const int64_t *
@@ -70,7 +75,8 @@ ints(Build *b, const char *name, int64_t n)
 static bool
 parse_mode(Build *b, const char *s, Mode *m)
 {
-	static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ",
+	static const char *const names[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT",
+		"BRANCH_EQ", "BRANCH_NEQ",
 		"BRANCH_MEMBER", "LEAF"};
 	int i;
 
@@ -88,7 +94,7 @@ feature_ok(Build *b, int64_t f)
 	return (f >= 0 && f < INT32_MAX) || fail(b, "feature %lld is no column", (long long)f) != NULL;
 }
 
-/* ---- the older form: nodes named by tree and number --------------------------------------------------- */
+/* ---- the older form: nodes named by tree and number ------------------------------------------ */
 
 typedef struct Key { int64_t tree, id, node; } Key;
 
@@ -123,7 +129,8 @@ find_roots(Build *b, Forest *f, const Key *keys)
 	f->roots = NEWN(b->m, int64_t, f->nnodes + 1);
 	for (i = 0; i < f->nnodes; i++) {
 		if (i && keys[i].tree == keys[i - 1].tree && keys[i].id == keys[i - 1].id)
-			return fail(b, "node %lld of tree %lld stands twice", (long long)keys[i].id, (long long)keys[i].tree) != NULL;
+			return fail(b, "node %lld of tree %lld stands twice", (long long)keys[i].id,
+				(long long)keys[i].tree) != NULL;
 		if (!child[keys[i].node])
 			f->roots[f->ntrees++] = keys[i].node;
 	}
@@ -145,10 +152,12 @@ named_forest(Build *b, const char *prefix, Forest *f)
 
 	if (!tree || !id || !feature || !yes || !no)
 		return false;
-	if (attr_len(b, "nodes_missing_value_tracks_true") && !(missing = ints(b, "nodes_missing_value_tracks_true", n)))
+	if (attr_len(b, "nodes_missing_value_tracks_true") &&
+		!(missing = ints(b, "nodes_missing_value_tracks_true", n)))
 		return false;
 	if (numbers(b, "nodes_values") != n || numbers(b, wname) != w)
-		return fail(b, "%lld values for %lld nodes, %lld weights for %lld leaves", (long long)numbers(b, "nodes_values"),
+		return fail(b, "%lld values for %lld nodes, %lld weights for %lld leaves",
+			(long long)numbers(b, "nodes_values"),
 			(long long)n, (long long)numbers(b, wname), (long long)w) != NULL;
 	f->nnodes = n;
 	f->nodes = NEWN(b->m, TreeNode, n + 1);
@@ -169,7 +178,8 @@ named_forest(Build *b, const char *prefix, Forest *f)
 		t->child[0] = find_node(keys, n, tree[i], yes[i]);
 		t->child[1] = find_node(keys, n, tree[i], no[i]);
 		if (t->child[0] < 0 || t->child[1] < 0)
-			return fail(b, "a child of node %lld of tree %lld does not exist", (long long)id[i], (long long)tree[i]) != NULL;
+			return fail(b, "a child of node %lld of tree %lld does not exist", (long long)id[i],
+				(long long)tree[i]) != NULL;
 	}
 	if (!find_roots(b, f, keys))
 		return false;
@@ -190,7 +200,7 @@ named_forest(Build *b, const char *prefix, Forest *f)
 	return true;
 }
 
-/* ---- the newer form: inner nodes and leaves in arrays of their own --------------------------------------- */
+/* ---- the newer form: inner nodes and leaves in arrays of their own --------------------------- */
 
 /* Node i's set begins at *at of the members, which moves past it. */
 static bool
@@ -297,14 +307,15 @@ array_forest(Build *b, Forest *f)
 	return array_nodes(b, f, n, l) && array_leaves(b, f, n, l) && array_roots(b, f, n);
 }
 
-/* ---- tables ---------------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* The depth of the deepest tree; false if there is a cycle. Trees may share subtrees. */
 static bool
 measure(Build *b, Forest *f)
 {
 	int64_t *stack = NEWN(b->m, int64_t, f->nnodes + 1), top, i, k;
-	int *height = NEWN(b->m, int, f->nnodes + 1);    /* 0 unseen, -1 being looked at, else levels below + 1 */
+	/* 0 unseen, -1 being looked at, else levels below + 1 */
+	int *height = NEWN(b->m, int, f->nnodes + 1);
 	char *next = NEWN(b->m, char, f->nnodes + 1);    /* children that were looked at */
 
 	for (i = 0; i < f->ntrees; i++) {
@@ -405,7 +416,8 @@ member_of(Module *m, const Forest *f, Node *x, Node *node)
 {
 	DType d = x->type->dtype;
 	int64_t n = f->nnodes, count = f->nmembers + 1, i, longest = 0;
-	Data *begin = data_new(m, DT_I32, n, NULL), *len = data_new(m, DT_I32, n, NULL), *all = data_new(m, d, count, NULL);
+	Data *begin = data_new(m, DT_I32, n, NULL), *len = data_new(m, DT_I32, n, NULL),
+		*all = data_new(m, d, count, NULL);
 	Node *tb, *tl, *tm, *k, *at, *hit;
 
 	for (i = 0; i < count; i++)
@@ -466,7 +478,8 @@ condition(Module *m, const Forest *f, Node *x, Node *v, Node *node)
 	if (!e)
 		return x_bool(m, false);
 	if (missing)
-		e = x_or(m, e, x_and(m, x_ne(m, x, x), x_read(m, node_table(m, f, DT_BOOL, C_MISSING), &node)));
+		e = x_or(m, e, x_and(m, x_ne(m, x, x),
+			x_read(m, node_table(m, f, DT_BOOL, C_MISSING), &node)));
 	return e;
 }
 
@@ -475,14 +488,16 @@ static Node *
 leaves(Build *b, const Forest *f, Node *x, DType c)
 {
 	Module *m = b->m;
-	Node *axes[2], *step, *carry = x_carry(m, DT_I32), *node = x_cast(m, DT_INDEX, carry), *idx[2], *e, *v, *feature;
+	Node *axes[2], *step, *carry = x_carry(m, DT_I32), *node = x_cast(m, DT_INDEX, carry), *idx[2],
+		*e, *v, *feature;
 	Node *table;
 	int64_t i, last = -1;
 
 	for (i = 0; i < f->nnodes; i++)
 		if (f->nodes[i].mode != LEAF && f->nodes[i].feature > last)
 			last = f->nodes[i].feature;
-	require(m, x_lt(m, x_idx(m, last), dim_of(x, 1)), b->loc, "a tree asks for feature %lld of %s", (long long)last,
+	require(m, x_lt(m, x_idx(m, last), dim_of(x, 1)), b->loc, "a tree asks for feature %lld of %s",
+		(long long)last,
 		expr_print(m, dim_of(x, 1)));
 	axes[0] = x_axis(m, dim_of(x, 0));
 	axes[1] = x_axis(m, x_idx(m, f->ntrees));
@@ -500,7 +515,7 @@ leaves(Build *b, const Forest *f, Node *x, DType c)
 	return t_tensor(m, 2, axes, x_sub(m, e, x_int(m, DT_I32, f->ninner)));
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
 /* Does no leaf have more than one weight? */
 static bool
@@ -516,8 +531,8 @@ single(Build *b, const Forest *f)
 }
 
 /*
- * The weight of leaf `leaf` for target `target`, by a table of [leaves, targets] or, where each leaf has
- * one weight, of the weights and their targets. none: for those that have no weight.
+ * The weight of leaf `leaf` for target `target`, by a table of [leaves, targets] or, where each
+ * leaf has one weight, of the weights and their targets. none: for those that have no weight.
  */
 static Node *
 weight_read(Build *b, const Forest *f, DType c, Comb comb, Node *leaf, Node *target)
@@ -535,7 +550,8 @@ weight_read(Build *b, const Forest *f, DType c, Comb comb, Node *leaf, Node *tar
 	if (!one && !mul_ok(n, f->ntargets, &count))
 		return fail(b, "too many leaves");
 	if (count > (int64_t)1 << 26)
-		return unsupported(b, "%lld leaves with %lld results", (long long)n, (long long)f->ntargets);
+		return unsupported(b, "%lld leaves with %lld results", (long long)n,
+			(long long)f->ntargets);
 	w = data_new(m, c, count, NULL);
 	t = data_new(m, DT_I32, n, NULL);
 	for (i = 0; i < count; i++)
@@ -544,7 +560,8 @@ weight_read(Build *b, const Forest *f, DType c, Comb comb, Node *leaf, Node *tar
 		int64_t l = f->place[f->weights[i].leaf] - f->ninner;
 		at = one ? l : l * f->ntargets + f->weights[i].target;
 		v = data_get(w, c, at);
-		v.f = comb == COMB_SUM ? v.f + f->weights[i].weight : comb == COMB_MIN ? fmin(v.f, f->weights[i].weight)
+		v.f = comb == COMB_SUM ? v.f + f->weights[i].weight : comb == COMB_MIN
+			? fmin(v.f, f->weights[i].weight)
 			: fmax(v.f, f->weights[i].weight);
 		data_set((void *)w->bytes, c, at, num_round(c, v.f));
 		data_set((void *)t->bytes, DT_I32, l, (Num){.i = f->weights[i].target});
@@ -554,7 +571,8 @@ weight_read(Build *b, const Forest *f, DType c, Comb comb, Node *leaf, Node *tar
 	e = x_read(m, t_const(m, c, 1, &n, w), &leaf);
 	if (f->ntargets == 1)
 		return e;
-	return x_select(m, x_eq(m, x_read(m, t_const(m, DT_I32, 1, &n, t), &leaf), x_cast(m, DT_I32, target)), e,
+	return x_select(m, x_eq(m, x_read(m, t_const(m, DT_I32, 1, &n, t), &leaf),
+		x_cast(m, DT_I32, target)), e,
 		x_num(m, c, none));
 }
 
@@ -566,7 +584,8 @@ combined(Build *b, Forest *f, Node *x, DType c, Comb comb)
 	Node *leaf, *axes[2], *t, *idx[2], *e;
 
 	if (f->ntrees < 1 || f->ntargets < 1 || f->nnodes > INT32_MAX)
-		return fail(b, "%lld trees with %lld results", (long long)f->ntrees, (long long)f->ntargets);
+		return fail(b, "%lld trees with %lld results", (long long)f->ntrees,
+			(long long)f->ntargets);
 	if (!measure(b, f))
 		return NULL;
 	place_nodes(b, f);
@@ -643,7 +662,8 @@ build_tree_ensemble(Build *b)
 	Node *x = feature_rows(b, b->in[0]), *s;
 
 	if (how < 0 || how > 3 || post < 0 || post > POST_PROBIT)
-		return fail(b, "aggregate_function %lld, post_transform %lld", (long long)how, (long long)post);
+		return fail(b, "aggregate_function %lld, post_transform %lld", (long long)how,
+			(long long)post);
 	if (f.ntargets < 1 || f.ntargets > 1 << 24)
 		return fail(b, "n_targets is %lld", (long long)f.ntargets);
 	if (!x || !array_forest(b, &f))
@@ -660,12 +680,14 @@ binary(Build *b, const Forest *f, Node *labels, Node *s, Post post)
 {
 	bool positive = true;
 	int64_t i, cls = f->nweights ? f->weights[0].target : 0;
-	Node *axes[2] = {x_axis(b->m, dim_of(s, 0)), x_axis(b->m, x_idx(b->m, 1))}, *idx[2] = {axes[0], x_idx(b->m, cls)};
+	Node *axes[2] = {x_axis(b->m, dim_of(s, 0)), x_axis(b->m, x_idx(b->m, 1))},
+		*idx[2] = {axes[0], x_idx(b->m, cls)};
 
 	for (i = 0; i < f->nweights; i++)
 		positive &= f->weights[i].weight >= 0;
 	s = t_tensor(b->m, 2, axes, x_read(b->m, s, idx));
-	return t_tuple(b->m, 2, (Node *[]){label_if(b->m, labels, s, positive ? 0.5 : 0), two_columns(b, post, s, !positive)});
+	return t_tuple(b->m, 2, (Node *[]){label_if(b->m, labels, s, positive ? 0.5 : 0),
+		two_columns(b, post, s, !positive)});
 }
 
 /* One label: 1 where its score is positive, else 0. */
@@ -681,7 +703,8 @@ static Node *
 build_tree_classifier(Build *b)
 {
 	Module *m = b->m;
-	Node *labels = class_labels(b, "classlabels_int64s", "classlabels_strings"), *x, *s, *which, *out[2];
+	Node *labels = class_labels(b, "classlabels_int64s", "classlabels_strings"), *x, *s, *which,
+		*out[2];
 	Forest f = {.ntargets = labels ? dim_of(labels, 0)->num.i : 0};
 	bool one = true;
 	int64_t i;
@@ -731,11 +754,13 @@ const Op ops_trees[] = {
 		" {" BASE "class_ids: ints?, class_nodeids: ints?, class_treeids: ints?, class_weights: floats?,"
 		" class_weights_as_tensor: tensor?, classlabels_int64s: ints?, classlabels_strings: strs?, " NAMED "} -> y, z",
 		build_tree_classifier, "classification by trees: labels, scores"),
-	BUILD("tree_ensemble", "ai.onnx.ml:TreeEnsemble", 5, "(x: float) {aggregate_function: int = 1, leaf_targetids: ints,"
+	BUILD("tree_ensemble", "ai.onnx.ml:TreeEnsemble", 5,
+	"(x: float) {aggregate_function: int = 1, leaf_targetids: ints,"
 		" leaf_weights: tensor, membership_values: tensor?, n_targets: int?, nodes_falseleafs: ints,"
 		" nodes_falsenodeids: ints, nodes_featureids: ints, nodes_hitrates: tensor?,"
 		" nodes_missing_value_tracks_true: ints?, nodes_modes: tensor, nodes_splits: tensor, nodes_trueleafs: ints,"
-		" nodes_truenodeids: ints, post_transform: int = 0, tree_roots: ints} -> y", build_tree_ensemble,
+		" nodes_truenodeids: ints, post_transform: int = 0, tree_roots: ints} -> y",
+		build_tree_ensemble,
 		"trees given by arrays"),
 	{0}
 };

@@ -33,7 +33,8 @@ in_range(Build *b, const char *name, int n, const int64_t *v, int64_t lo)
 
 	for (i = 0; i < n; i++)
 		if (v[i] < lo || v[i] > MAX_PAD) {
-			fail(b, "%s has the entry %lld, outside [%lld, 2^30]", name, (long long)v[i], (long long)lo);
+			fail(b, "%s has the entry %lld, outside [%lld, 2^30]", name, (long long)v[i],
+				(long long)lo);
 			return false;
 		}
 	return true;
@@ -57,7 +58,8 @@ window_span(Module *m, const Window *w)
 static void
 place(Module *m, Window *w, AutoPad a, int64_t begin, int64_t end, bool ceil)
 {
-	Node *span = window_span(m, w), *zero = x_idx(m, 0), *one = x_idx(m, 1), *s = x_idx(m, w->stride);
+	Node *span = window_span(m, w), *zero = x_idx(m, 0), *one = x_idx(m, 1),
+		*s = x_idx(m, w->stride);
 	Node *total, *half, *rest, *last;
 
 	w->begin = w->end = zero;
@@ -79,7 +81,8 @@ place(Module *m, Window *w, AutoPad a, int64_t begin, int64_t end, bool ceil)
 	w->out = x_add(m, ceil ? x_ceildiv(m, rest, s) : x_fdiv(m, rest, s), one);
 	if (!ceil)
 		return;
-	last = x_mul(m, x_addi(m, w->out, -1), s);        /* a window that starts in the end's pad is none */
+	/* a window that starts in the end's pad is none */
+	last = x_mul(m, x_addi(m, w->out, -1), s);
 	w->out = x_select(m, x_lt(m, last, x_add(m, w->in, w->begin)), w->out, x_addi(m, w->out, -1));
 }
 
@@ -94,7 +97,8 @@ windows(Build *b, int n, Node *const *in, Node *const *kernel, bool ceil, Window
 	if (!auto_pad(b, &a) || !window_attrs(b, n, stride, dilation, pads))
 		return false;
 	for (i = 0; i < n; i++) {
-		w[i] = (Window){.in = in[i], .k = kernel[i], .stride = stride[i], .dilation = dilation[i], .ceil = ceil};
+		w[i] = (Window){.in = in[i], .k = kernel[i], .stride = stride[i], .dilation = dilation[i],
+			.ceil = ceil};
 		place(m, &w[i], a, pads[i], pads[n + i], ceil);
 		require(m, x_le(m, x_idx(m, 0), w[i].out), b->loc,
 			"spatial dimension %d has %s elements, fewer than the window spans (%s)", i,
