@@ -1,12 +1,14 @@
 /*
  * GPU schedule of attention (attend.c), in SIMT form: a block of threads has a block of query rows
- * of one batch and head, and passes over the keys in blocks. A thread has 4 rows by 4 keys of the
- * scores and 4 rows by 4 columns (and so on) of the sums, in registers.
+ * of one batch and head, and passes over the keys in blocks. A thread has 4 rows of scores and of
+ * sums in registers, by 4 of each 32 keys and columns: 8 threads beside each other have the same
+ * rows, so that what a warp reads of either factor is the same for some and in distinct banks.
  *
  * Queries stay in shared memory, if they fit; keys pass through it a part of their depth at a time,
- * values some keys at a time. Threads beside each other have the same rows: they fold maximum and
- * sum among them, so that each holds its rows' statistics in registers. Exponentials go through
- * shared memory, turned, to where they multiply values.
+ * values some keys at a time. Threads of the same rows fold maximum and sum among them, so that
+ * each holds its rows' statistics in registers. Exponentials go through shared memory, turned, to
+ * where they multiply values; groups of 4 rows are rotated by the key, so that no banks are hit
+ * twice.
  *
  * Rows and keys past the end are read again from the last ones; such keys count as -inf, such rows
  * are not stored.
@@ -15,13 +17,18 @@
 #include <string.h>
 #include "sched.h"
 
-enum { ROWS = 32, T = 4, PAD = 4, DEPTH = 16, MAX_DEPTH = 512, MAX_SUMS = 256, SHARED = 47 * 1024 };
+enum {
+	T = 4, GROUP = 8, STEP = GROUP * T,   /* threads of the same rows; keys or columns of theirs */
+	ROWS = 32, THREADS = ROWS / T * GROUP,
+	DEPTH = 16, PAD = 4,   /* of tiles in shared memory */
+	SHARED = 47 * 1024,
+	MAX_DEPTH = 512, MAX_SUMS = 256
+};
 
 /* How a block is cut. */
 typedef struct Cut {
-	int keys, threads;
+	int keys, columns;     /* in STEPs */
 	int64_t depth;         /* of queries and keys */
-	int parts;             /* of `keys` columns each, that the sums are */
 	bool resident;         /* all of the queries' depth is in shared memory */
 } Cut;
 
@@ -48,8 +55,8 @@ shared_size(const Cut *c, int size)
 {
 	int64_t depth = c->resident ? (c->depth + DEPTH - 1) / DEPTH * DEPTH : DEPTH;
 
-	return size * (depth * (ROWS + PAD) + DEPTH * (c->keys + PAD) + (int64_t)c->keys * (ROWS + PAD)
-		+ DEPTH * ((int64_t)c->parts * c->keys + PAD));
+	return size * (depth * (ROWS + PAD) + DEPTH * (c->keys * STEP + PAD)
+		+ (int64_t)c->keys * STEP * ROWS + DEPTH * (c->columns * STEP + PAD));
 }
 
 static bool
@@ -58,14 +65,13 @@ cut_of(const Attention *a, Cut *c)
 	int size = dtypes[a->reduce->type->dtype].bits / 8, i;
 	int64_t columns = const_or(a->pv.n->in[0], MAX_SUMS + 1), d;
 
-	*c = (Cut){.keys = size > 4 ? 32 : 64, .depth = 1, .resident = true};
-	c->threads = ROWS / T * (c->keys / T);
+	*c = (Cut){.keys = size > 4 ? 1 : 2, .depth = 1, .resident = true};
 	for (i = 0; i < a->qk.nred; i++) {
 		if (!is_int(a->qk.red[i]->in[0], &d) || d <= 0)
 			return false;
 		c->depth = sat_mul(c->depth, d);
 	}
-	c->parts = (int)((columns + c->keys - 1) / c->keys);
+	c->columns = (int)((columns + STEP - 1) / STEP);
 	c->resident = shared_size(c, size) <= SHARED;
 	return columns <= MAX_SUMS && c->depth <= MAX_DEPTH && shared_size(c, size) <= SHARED;
 }
@@ -93,7 +99,7 @@ static Node *
 shared(Flash *f, const char *name, int64_t n, int64_t width)
 {
 	return gpu_shared(f->kb, &f->f, name, f->type, 2,
-		(Node *[]){x_idx(f->m, n), x_idx(f->m, width + PAD)});
+		(Node *[]){x_idx(f->m, n), x_idx(f->m, width)});
 }
 
 static Region *
@@ -169,12 +175,12 @@ bring(Flash *f, Region *r, const Bring *b)
 	Node *stride = elem_stride(f->kb, b->read, b->deep), *j, *v, *unit, *k, *x, *e, *own, *d, *vk, *vx;
 	bool deep = stride && is_intv(stride, 1);
 	int w = lanes_along(f, b, deep ? b->deep : b->own), vectors = b->depth * b->width / w,
-		count = (vectors + f->cut.threads - 1) / f->cut.threads;
+		count = (vectors + THREADS - 1) / THREADS;
 	Node *per = x_idx(m, deep ? b->depth / w : b->width / w);
 	Region *in = unroll(f, r, count, &j), *rv = region_new(m, NULL);
 
 	v = x_axis(m, x_idx(m, w));
-	unit = x_add(m, x_muli(m, j, f->cut.threads), f->f.tid);
+	unit = x_add(m, x_muli(m, j, THREADS), f->f.tid);
 	k = deep ? x_muli(m, x_mod(m, unit, per), w) : x_fdiv(m, unit, per);
 	x = deep ? x_fdiv(m, unit, per) : x_muli(m, x_mod(m, unit, per), w);
 	own = l_let(m, in, w > 1 && !deep
@@ -238,7 +244,7 @@ bring_keys(Flash *f, Region *r, Node *d0)
 	b.read = subst(m, b.read, &f->out, false);
 	b.d0 = d0, b.o0 = f->k0;
 	b.tile = f->keys, b.t0 = x_idx(m, 0);
-	b.width = f->cut.keys;
+	b.width = f->cut.keys * STEP;
 	bring(f, r, &b);
 }
 
@@ -251,7 +257,7 @@ bring_values(Flash *f, Region *r, Node *d0)
 
 	b.e = subst(m, f->a.pv.eb, &f->out, false);
 	b.read = subst(m, f->a.pv.b, &f->out, false);
-	b.width = f->cut.parts * f->cut.keys;
+	b.width = f->cut.columns * STEP;
 	bring(f, r, &b);
 }
 
@@ -270,14 +276,43 @@ fragment(Flash *f, Region *r, Node *tile, Node *depth, Node *first)
 	return b;
 }
 
+/* The thread's first key or column of STEP number n. */
+static Node *
+first_of(Flash *f, Node *n)
+{
+	return x_add(f->m, x_muli(f->m, n, STEP), x_muli(f->m, f->tx, T));
+}
+
+/* Loops over the thread's T x T elements of each of `steps`. */
+static Region *
+elements(Flash *f, Region *r, int steps, Node **at)
+{
+	return unroll(f, unroll(f, unroll(f, r, steps, &at[0]), T, &at[1]), T, &at[2]);
+}
+
+/* acc[n][i][j] += a[i] * b[n][j] at one depth; rows: where a's T are, tile: b. */
+static void
+multiply(Flash *f, Region *r, const Contraction *c, Node *acc, int steps, Node *a, Node *tile,
+	Node *depth)
+{
+	Module *m = f->m;
+	Node *at[3], *b;
+
+	r = unroll(f, r, steps, &at[0]);
+	b = fragment(f, r, tile, depth, first_of(f, at[0]));
+	r = unroll(f, unroll(f, r, T, &at[1]), T, &at[2]);
+	l_store(m, r, acc, 3, at,
+		multiply_add(m, c, at1(f, a, at[1]), at1(f, b, at[2]), l_load(m, acc, 3, at)));
+}
+
 static void
 block_scores(Flash *f, Region *r)
 {
 	Module *m = f->m;
-	Node *i, *j, *step, *kk, *a, *b, *sum, *first, *at[2];
-	Region *in = unroll(f, unroll(f, r, T, &i), T, &j), *each;
+	Node *step, *kk, *a, *first, *at[3];
+	Region *in = elements(f, r, f->cut.keys, at), *each;
 
-	l_store(m, in, f->s, 2, (Node *[]){i, j}, x_int(m, f->type, 0));
+	l_store(m, in, f->s, 3, at, x_int(m, f->type, 0));
 	in = loop(f, r, F_SERIAL, x_idx(m, (f->cut.depth + DEPTH - 1) / DEPTH), &step);
 	first = x_muli(m, step, DEPTH);
 	if (!f->cut.resident)
@@ -287,50 +322,48 @@ block_scores(Flash *f, Region *r)
 	each = unroll(f, in, DEPTH, &kk);
 	a = fragment(f, each, f->queries, f->cut.resident ? x_add(m, first, kk) : kk,
 		x_muli(m, f->ty, T));
-	b = fragment(f, each, f->keys, kk, x_muli(m, f->tx, T));
-	each = unroll(f, unroll(f, each, T, &i), T, &j);
-	at[0] = i, at[1] = j;
-	sum = multiply_add(m, &f->a.qk, at1(f, a, i), at1(f, b, j), l_load(m, f->s, 2, at));
-	l_store(m, each, f->s, 2, at, sum);
+	multiply(f, each, &f->a.qk, f->s, f->cut.keys, a, f->keys, kk);
 	l_barrier(m, in);
+}
+
+/* Where the exponentials of the thread's rows lie at a key of the block. */
+static Node *
+turned(Flash *f, Node *key)
+{
+	Module *m = f->m;
+	Node *group = x_add(m, f->ty, x_fdiv(m, key, x_idx(m, T)));
+
+	return x_muli(m, x_mod(m, group, x_idx(m, ROWS / T)), T);
 }
 
 static void
 block_values(Flash *f, Region *r)
 {
 	Module *m = f->m;
-	Node *p, *i, *j, *step, *kk, *a, *b, *at[3], *first;
-	Region *in = unroll(f, unroll(f, unroll(f, r, f->cut.parts, &p), T, &i), T, &j), *each;
+	Node *step, *kk, *a, *at[3], *first;
+	Region *in = elements(f, r, f->cut.columns, at), *each;
 
-	at[0] = p, at[1] = i, at[2] = j;
-	l_store(m, in, f->sums, 3, at, x_mul(m, l_load(m, f->sums, 3, at), at1(f, f->rise, i)));
-	in = loop(f, r, F_SERIAL, x_idx(m, f->cut.keys / DEPTH), &step);
+	l_store(m, in, f->sums, 3, at, x_mul(m, l_load(m, f->sums, 3, at), at1(f, f->rise, at[1])));
+	in = loop(f, r, F_SERIAL, x_idx(m, f->cut.keys * STEP / DEPTH), &step);
 	first = x_muli(m, step, DEPTH);
 	bring_values(f, in, first);
 	l_barrier(m, in);
 	each = unroll(f, in, DEPTH, &kk);
-	a = fragment(f, each, f->exps, x_add(m, first, kk), x_muli(m, f->ty, T));
-	each = unroll(f, each, f->cut.parts, &p);
-	b = fragment(f, each, f->values, kk,
-		x_add(m, x_muli(m, p, f->cut.keys), x_muli(m, f->tx, T)));
-	each = unroll(f, unroll(f, each, T, &i), T, &j);
-	at[0] = p, at[1] = i, at[2] = j;
-	l_store(m, each, f->sums, 3, at,
-		multiply_add(m, &f->a.pv, at1(f, a, i), at1(f, b, j), l_load(m, f->sums, 3, at)));
+	a = fragment(f, each, f->exps, x_add(m, first, kk), turned(f, x_add(m, first, kk)));
+	multiply(f, each, &f->a.pv, f->sums, f->cut.columns, a, f->values, kk);
 	l_barrier(m, in);
 }
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* The score of row i and key j of the thread, from the sum of products in s; over the row's and
- * keys' axes of the result. */
+/* A score from the sum of products in s, over the row's and keys' axes of the result. */
 static Node *
-score_at(Flash *f, Node *i, Node *j)
+score_at(Flash *f, Node *const *at)
 {
 	Module *m = f->m;
 	const Attention *a = &f->a;
 	Node *e = subst1(m, a->score->in[a->score->nin - 1], a->qk.reduce,
-		l_load(m, f->s, 2, (Node *[]){i, j}));
+		l_load(m, f->s, 3, at));
 
 	e = subst(m, subst1(m, e, a->score->in[a->nouter], a->at), &f->score, false);
 	return subst1(m, e, a->score->in[a->row], f->row);
@@ -368,14 +401,14 @@ finish_scores(Flash *f, Region *r)
 {
 	Module *m = f->m;
 	const Attention *a = &f->a;
-	Node *i, *j, *row, *key, *score, *idx[MAX_RANK], *inside, *at[2];
-	Region *in = unroll(f, unroll(f, r, T, &i), T, &j), *put = region_new(m, NULL);
+	Node *row, *key, *score, *idx[MAX_RANK], *inside, *at[3];
+	Region *in = elements(f, r, f->cut.keys, at), *put = region_new(m, NULL);
 	int k;
 
-	row = row_at(f, i);
-	key = x_add(m, f->k0, x_add(m, x_muli(m, f->tx, T), j));
+	row = row_at(f, at[1]);
+	key = x_add(m, f->k0, x_add(m, first_of(f, at[0]), at[2]));
 	inside = x_lt(m, key, f->n);
-	score = score_at(f, i, j);
+	score = score_at(f, at);
 	for (k = 0; k < a->nouter; k++)
 		idx[k] = k == a->row ? row : map_get(&f->score, a->score->in[k]);
 	idx[k] = key;
@@ -386,8 +419,7 @@ finish_scores(Flash *f, Region *r)
 	score = x_cast(m, f->type, at_pair(f, x_of(f, score), clamp(m, row, f->row->in[0]),
 		clamp(m, key, f->n)));
 	score = x_select(m, inside, score, x_comb_identity(m, COMB_MAX, f->type));
-	at[0] = i, at[1] = j;
-	l_store(m, in, f->s, 2, at, kb_emit(f->kb, in, score));
+	l_store(m, in, f->s, 3, at, kb_emit(f->kb, in, score));
 }
 
 /* Combines what row i has in s, and with the threads of the same rows. */
@@ -398,8 +430,8 @@ fold_row(Flash *f, Region *r, Comb comb, int i)
 	Node *v = NULL, *row = x_idx(m, i), *s;
 	int j;
 
-	for (j = 0; j < T; j++) {
-		s = l_load(m, f->s, 2, (Node *[]){row, x_idx(m, j)});
+	for (j = 0; j < T * f->cut.keys; j++) {
+		s = l_load(m, f->s, 3, (Node *[]){x_idx(m, j / T), row, x_idx(m, j % T)});
 		v = v ? x_comb(m, comb, v, s) : s;
 	}
 	l_store(m, r, f->part, 2, (Node *[]){row, f->tx}, legalize(m, v));
@@ -411,7 +443,7 @@ static void
 block_softmax(Flash *f, Region *r)
 {
 	Module *m = f->m;
-	Node *i, *j, *at[2], *old, *new, *shift, *low = x_comb_identity(m, COMB_MAX, f->type), *one, *rise;
+	Node *at[3], *old, *new, *shift, *low = x_comb_identity(m, COMB_MAX, f->type), *one, *rise;
 	Region *in;
 	int k;
 
@@ -421,23 +453,32 @@ block_softmax(Flash *f, Region *r)
 		old = l_let(m, r, at1(f, f->max, one));
 		new = l_let(m, r, legalize(m, x_comb(m, COMB_MAX, old, new)));
 		shift = l_let(m, r, x_select(m, x_eq(m, new, low), x_int(m, f->type, 0), new));
-		in = unroll(f, r, T, &j);
-		at[0] = one, at[1] = j;
-		l_store(m, in, f->s, 2, at,
-			kb_emit(f->kb, in, x1(m, O_EXP, x_sub(m, l_load(m, f->s, 2, at), shift))));
+		at[1] = one;
+		in = unroll(f, unroll(f, r, f->cut.keys, &at[0]), T, &at[2]);
+		l_store(m, in, f->s, 3, at,
+			kb_emit(f->kb, in, x1(m, O_EXP, x_sub(m, l_load(m, f->s, 3, at), shift))));
 		rise = l_let(m, r, kb_emit(f->kb, r, x1(m, O_EXP, x_sub(m, old, shift))));
 		set1(f, r, f->max, one, new);
 		set1(f, r, f->rise, one, rise);
 		set1(f, r, f->sum, one,
 			x_add(m, x_mul(m, at1(f, f->sum, one), rise), fold_row(f, r, COMB_SUM, k)));
 	}
-	in = unroll(f, r, T, &j);
-	i = x_axis(m, x_idx(m, T));
-	r = region_new(m, NULL);
-	l_store(m, r, f->exps, 2,
-		(Node *[]){x_add(m, x_muli(m, f->tx, T), j), x_add(m, x_muli(m, f->ty, T), i)},
-		l_load(m, f->s, 2, (Node *[]){i, j}));
-	l_for(m, in, F_VECTOR, i, r);
+}
+
+/* The exponentials to shared memory, a vector of the thread's rows for each of its keys. */
+static void
+turn(Flash *f, Region *r)
+{
+	Module *m = f->m;
+	Node *at[3], *key;
+	Region *rv = region_new(m, NULL);
+
+	r = unroll(f, unroll(f, r, f->cut.keys, &at[0]), T, &at[2]);
+	at[1] = x_axis(m, x_idx(m, T));
+	key = x_add(m, first_of(f, at[0]), at[2]);
+	l_store(m, rv, f->exps, 2,
+		(Node *[]){key, x_add(m, turned(f, first_of(f, at[0])), at[1])}, l_load(m, f->s, 3, at));
+	l_for(m, r, F_VECTOR, at[1], rv);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
@@ -446,13 +487,12 @@ static void
 open_rows(Flash *f, Region *r)
 {
 	Module *m = f->m;
-	Node *i, *p, *j, *zero = x_int(m, f->type, 0), *at[3];
+	Node *i, *zero = x_int(m, f->type, 0), *at[3];
 	Region *in = unroll(f, r, T, &i);
 
 	set1(f, in, f->max, i, x_comb_identity(m, COMB_MAX, f->type));
 	set1(f, in, f->sum, i, zero);
-	in = unroll(f, unroll(f, unroll(f, r, f->cut.parts, &p), T, &i), T, &j);
-	at[0] = p, at[1] = i, at[2] = j;
+	in = elements(f, r, f->cut.columns, at);
 	l_store(m, in, f->sums, 3, at, zero);
 }
 
@@ -481,10 +521,10 @@ close_rows(Flash *f, Region *r)
 	Node *out = f->a.out, *p, *i, *v = x_axis(m, x_idx(m, T)), *first, *idx[MAX_RANK], *e;
 	int w = vector_of(dtypes[storage_type(dtype_of(out))].bits / 8);
 	bool wide = w == T && in_vectors(m, kb_address(f->kb, out, out->in), f->column, T);
-	Region *in = unroll(f, unroll(f, r, f->cut.parts, &p), T, &i), *ok = region_new(m, NULL),
+	Region *in = unroll(f, unroll(f, r, f->cut.columns, &p), T, &i), *ok = region_new(m, NULL),
 		*rv = region_new(m, NULL), *put = wide ? rv : region_new(m, NULL);
 
-	first = x_add(m, x_muli(m, p, f->cut.keys), x_muli(m, f->tx, T));
+	first = first_of(f, p);
 	e = result(f, p, i, v, x_add(m, first, v), idx);
 	kb_store(f->kb, put, out, idx, kb_emit(f->kb, put, e));
 	if (!wide)
@@ -503,8 +543,8 @@ bind_block(Flash *f, Region *r, Node *blocks)
 	int k;
 
 	f->q0 = l_let(m, r, x_muli(m, x_mod(m, f->f.bid, blocks), ROWS));
-	f->tx = l_let(m, r, x_mod(m, f->f.tid, x_idx(m, f->cut.keys / T)));
-	f->ty = l_let(m, r, x_fdiv(m, f->f.tid, x_idx(m, f->cut.keys / T)));
+	f->tx = l_let(m, r, x_mod(m, f->f.tid, x_idx(m, GROUP)));
+	f->ty = l_let(m, r, x_fdiv(m, f->f.tid, x_idx(m, GROUP)));
 	for (k = 0; k < rank_of(a->out); k++)
 		if (is_intv(dim_of(a->out, k), 1))
 			map_put(&f->out, a->out->in[k], x_idx(m, 0));
@@ -527,15 +567,16 @@ open_buffers(Flash *f)
 {
 	Module *m = f->m;
 	int64_t depth = f->cut.resident ? (f->cut.depth + DEPTH - 1) / DEPTH * DEPTH : DEPTH;
-	Node *ext[2] = {x_idx(m, T), x_idx(m, f->cut.keys / T)};
+	Node *ext[2] = {x_idx(m, T), x_idx(m, GROUP)};
+	int keys = f->cut.keys * STEP;
 
-	f->queries = shared(f, "qs", depth, ROWS);
-	f->keys = shared(f, "ks", DEPTH, f->cut.keys);
-	f->exps = shared(f, "ps", f->cut.keys, ROWS);
-	f->values = shared(f, "vs", DEPTH, (int64_t)f->cut.parts * f->cut.keys);
+	f->queries = shared(f, "qs", depth, ROWS + PAD);
+	f->keys = shared(f, "ks", DEPTH, keys + PAD);
+	f->exps = shared(f, "ps", keys, ROWS);
+	f->values = shared(f, "vs", DEPTH, f->cut.columns * STEP + PAD);
 	f->part = l_alloc(m, f->f.block, l_buffer(m, "part", f->type, SP_REG, 2, ext));
-	f->s = private(f, "s", 2, 0, T, T);
-	f->sums = private(f, "sums", 3, f->cut.parts, T, T);
+	f->s = private(f, "s", 3, f->cut.keys, T, T);
+	f->sums = private(f, "sums", 3, f->cut.columns, T, T);
 	f->max = private(f, "max", 1, 0, 0, T);
 	f->sum = private(f, "sum", 1, 0, 0, T);
 	f->rise = private(f, "rise", 1, 0, 0, T);
@@ -555,11 +596,12 @@ emit(Flash *f)
 		bring_queries(f, all, x_muli(m, step, DEPTH), x_muli(m, step, DEPTH));
 	}
 	f->n = kb_emit(f->kb, r, f->a.key->in[0]);
-	block = x_axis(m, x_ceildiv(m, f->n, x_idx(m, f->cut.keys)));
-	f->k0 = x_muli(m, block, f->cut.keys);
+	block = x_axis(m, x_ceildiv(m, f->n, x_idx(m, f->cut.keys * STEP)));
+	f->k0 = x_muli(m, block, f->cut.keys * STEP);
 	block_scores(f, in);
 	finish_scores(f, in);
 	block_softmax(f, in);
+	turn(f, in);
 	block_values(f, in);
 	l_for(m, r, F_SERIAL, block, in);
 	close_rows(f, r);
@@ -584,14 +626,14 @@ attention_gpu(Sched *s, Group *g)
 	for (i = 0, grid = blocks; i < f.a.nouter; i++)
 		if (f.a.outer[i] && i != f.a.row)
 			grid = x_mul(m, grid, f.a.outer[i]->in[0]);
-	f.f = gpu_frame(&kb, grid, f.cut.threads);
+	f.f = gpu_frame(&kb, grid, THREADS);
 	bind_block(&f, f.f.thread, blocks);
 	emit(&f);
-	kb.k->flops = 2.0 * ROWS * (double)(f.cut.depth + f.cut.parts * f.cut.keys)
+	kb.k->flops = 2.0 * ROWS * (double)(f.cut.depth + f.cut.columns * STEP)
 		* (double)const_or(f.a.key->in[0], 128);
 	map_free(&f.out);
 	map_free(&f.score);
 	return gpu_close(&kb, &f.f,
 		arena_printf(m->arena, "class=attention, block=[%d,%d,%d], thread=[%d,%d], threads=%d", ROWS,
-			f.cut.keys, DEPTH, T, T * f.cut.parts, f.cut.threads));
+			f.cut.keys * STEP, DEPTH, T, T * f.cut.columns, THREADS));
 }
