@@ -21,6 +21,8 @@ const Pass passes[] = {
 		"compute invariant reductions once"},
 	{"fold",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,
 		"compute what depends on constants alone"},
+	{"siblings",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_siblings,
+		"join products of one operand (GPUs)"},
 	{"sizes",     LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,
 		"name the sizes that run-time data decide"},
 	{"group",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,

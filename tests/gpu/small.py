@@ -74,6 +74,19 @@ def counted_rows():
     return nodes, {"x": (rng.integers(0, 900, (1, 2100)), ["b", "n"])}, {"k": np.array([99])}
 
 
+@case
+def sibling_products():
+    """Products of one operand, of different widths: one product that their readers share out."""
+    nodes = []
+    for i, n in enumerate("qkv"):
+        nodes += [h.make_node("MatMul", ["x", f"w{n}"], [f"m{n}"]), h.make_node("Add", [f"m{n}", f"b{n}"], [n])]
+    nodes += [h.make_node("Transpose", ["k"], ["kt"], perm=[0, 2, 1]), h.make_node("MatMul", ["q", "kt"], ["s"]),
+              h.make_node("Softmax", ["s"], ["p"]), h.make_node("MatMul", ["p", "v"], ["y"])]
+    return (nodes, {"x": (normal(2, 9, 40), ["b", "s", 40])},
+            {f"{c}{n}": normal(*shape, d) for n, d in zip("qkv", (16, 16, 24))
+             for c, shape in (("w", (40,)), ("b", ()))})
+
+
 def build(nodes, inputs, constants):
     ports = [h.make_tensor_value_info(n, h.np_dtype_to_tensor_dtype(a.dtype), dims)
              for n, (a, dims) in inputs.items()]
