@@ -177,9 +177,23 @@ operators(const Inspect *s)
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
+/* What a launch runs, of which the kernel's operations and bytes are for one; 0: a run's sizes decide. */
+static double
+grid_units(const Kernel *k)
+{
+	double units = 1;
+	int64_t n;
+	int i;
+
+	for (i = 0; i < 3 && k->grid[i]; i++)
+		units *= is_int(k->grid[i], &n) ? (double)n : 0;
+	return units;
+}
+
 static void
 kernel_json(const TccModel *m, const TccKernel *k, const Kernel *kn, const KernelUse *use, cJSON *j)
 {
+	double units = kn ? grid_units(kn) : 0;
 	cJSON *nodes;
 	const Loc *l;
 
@@ -203,8 +217,10 @@ kernel_json(const TccModel *m, const TccKernel *k, const Kernel *kn, const Kerne
 		json_real(j, "registers", use->registers);
 		json_real(j, "spills", use->spills);
 	}
-	json_real(j, "flops", k->flops);
-	json_real(j, "bytes", k->bytes);
+	if (units > 0 && k->flops > 0)
+		json_real(j, "flops", k->flops * units);
+	if (units > 0 && k->bytes > 0)
+		json_real(j, "bytes", k->bytes * units);
 }
 
 static void
