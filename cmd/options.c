@@ -10,7 +10,7 @@
 enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4,
 	PROFILE = 1 << 5, INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9,
 	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12,
-	ALL = (1 << 13) - 1,
+	ALL = ~OPT_MANIFEST,
 	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
 	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE,   /* load one */
 	PASS = MODEL,                                /* and take it through the passes */
