@@ -23,7 +23,7 @@ has_driver(const Machine *t)
 	return lib != NULL;
 }
 
-typedef struct Row { const Kernel *k; Prediction p; int registers; } Row;
+typedef struct Row { const Kernel *k; Prediction p; int registers, spills; } Row;
 
 static int
 by_time(const void *a, const void *b)
@@ -50,8 +50,10 @@ kernel_row(cJSON *j, const Row *r)
 	json_text(j, "limit", r->p.limit);
 	json_real(j, "sector_ratio", r->p.sector_ratio);
 	json_real(j, "wavefront_ratio", r->p.wavefront_ratio);
-	if (r->registers)
+	if (r->registers) {
 		json_real(j, "registers", r->registers);
+		json_real(j, "spills", r->spills);
+	}
 	json_real(j, "occupancy", r->p.occupancy);
 	json_real(j, "blocks", r->p.blocks);
 }
@@ -111,6 +113,7 @@ predict_all(Compilation *c, Row *rows, double *total)
 	for (i = 0, *total = 0; i < m->kernels.n; i++) {
 		rows[i].k = m->kernels.at[i];
 		rows[i].registers = c->job.use ? c->job.use[i].registers : 0;
+		rows[i].spills = c->job.use ? c->job.use[i].spills : 0;
 		if (!kernel_predict(m, rows[i].k, m->machine, rows[i].registers, &rows[i].p, &unknown))
 			return complain(X_USAGE, "the size %s is not known: fix it with --dim %s=N or --shape",
 				expr_print(m, unknown), expr_print(m, unknown));
