@@ -20,11 +20,11 @@ typedef struct Options {
 	List target, emit, shape, dim, freeze, input, output, data;
 	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only,
 		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level,
-		*precision;
+		*precision, *baseline;
 	const char *json;      /* file, or "" for stdout */
 	int threads, jobs, iters, warmup, timeout, seed, max_seconds;
 	int64_t max_arena, max_memory;         /* bytes; 0: no limit */
-	double rtol, atol, max_ulp, duration;  /* -1: not given */
+	double rtol, atol, max_ulp, duration, max_regress;     /* -1: not given */
 	bool time_passes, check_passes, strict, use_static, verbose, quiet, help;
 	struct Watch *watch;   /* supervise.c */
 } Options;

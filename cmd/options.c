@@ -64,6 +64,10 @@ const Opt options[] = {
 		"timed runs (default: as many as the duration takes)"},
 	{"duration",            0,   OPT_REAL,    AT(duration),     "S", TIMED,
 		"seconds of timed runs (default 2)"},
+	{"baseline",            0,   OPT_TEXT,    AT(baseline),     "FILE", BENCH,
+		"compare with what bench --json=FILE wrote; exit code 1 if it is too much slower"},
+	{"max-regress",         0,   OPT_REAL,    AT(max_regress),  "PCT", BENCH,
+		"per cent that the median may be above the baseline's (default 10)"},
 	{"threads",             0,   OPT_INT,     AT(threads),      "N", RUN | VERIFY | TIMED,
 		"threads that run the model (default: the CPUs there are; verify: 1)"},
 	{"device",              0,   OPT_TEXT,    AT(device),       "D", RUN | TIMED,
@@ -347,7 +351,7 @@ parse_options(int argc, char **argv, const Cmd *cmd, Options *o)
 	int i, code = 0;
 
 	o->cmd = cmd;
-	o->rtol = o->atol = o->max_ulp = o->duration = -1;
+	o->rtol = o->atol = o->max_ulp = o->duration = o->max_regress = -1;
 	o->seed = o->warmup = -1;
 	o->files = calloc((size_t)argc + 1, sizeof *o->files);
 	if (!o->files)

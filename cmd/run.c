@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "cmd.h"
 #include "runtime/device/sim.h"
@@ -254,10 +255,78 @@ cmd_run(const Options *o)
 	return program(o, NULL);
 }
 
+/* ---- a baseline ---------------------------------------------------------------------------- */
+
+/* The median latency in a file that bench --json has written; not above 0 after a message. */
+static double
+median_of(const char *path)
+{
+	TccBuf b = {0};
+	TccErr err = {0};
+	cJSON *doc;
+	double ms = 0;
+
+	if (tcc_read_file(path, &b, &err)) {
+		complain(X_INVALID, "%s: %s", path, err.text);
+		return 0;
+	}
+	doc = cJSON_ParseWithLength((char *)b.p, b.n);
+	ms = cJSON_GetNumberValue(cJSON_GetObjectItem(doc, "median_ms"));
+	cJSON_Delete(doc);
+	tcc_buf_free(&b);
+	if (!(ms > 0))
+		complain(X_INVALID, "%s: no median_ms above 0, as bench --json writes it", path);
+	return ms;
+}
+
+static int
+compare_medians(const Options *o, double ms, double base)
+{
+	double change = 100 * (ms / base - 1), most = o->max_regress >= 0 ? o->max_regress : 10;
+
+	if (!o->quiet)
+		fprintf(stderr, "median %.6g ms, baseline %.6g ms: %+.1f %%\n", ms, base, change);
+	return change > most
+		? complain(X_DIFFER, "%.1f %% slower than %s; %g %% are allowed", change, o->baseline, most)
+		: X_OK;
+}
+
+/* The program in a process of its own, since it may replace this one; then its median is compared. */
+static int
+against_baseline(const Options *o)
+{
+	Options mine = *o;
+	char path[512];
+	double ms, base = median_of(o->baseline);
+	int status;
+	pid_t pid;
+
+	if (!(base > 0))
+		return X_INVALID;
+	snprintf(path, sizeof path, "%.400s/bench.json", getenv("TMPDIR"));
+	if (!o->json || !*o->json)
+		mine.json = path;
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		status = program(&mine, "--bench");
+		fflush(NULL);
+		_exit(status);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) < 0)
+		return complain(X_TOOL, "cannot start a process: %s", strerror(errno));
+	if (!WIFEXITED(status))
+		return complain(X_BUG, "the measured program ended by signal %d", WTERMSIG(status));
+	if (WEXITSTATUS(status))
+		return WEXITSTATUS(status);
+	ms = median_of(mine.json);
+	return ms > 0 ? compare_medians(o, ms, base) : X_INVALID;
+}
+
 int
 cmd_bench(const Options *o)
 {
-	return program(o, "--bench");
+	return o->baseline ? against_baseline(o) : program(o, "--bench");
 }
 
 int
