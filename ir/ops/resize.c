@@ -838,65 +838,83 @@ roi_taps(Module *m, Node *v, Node *dim)
 	return r;
 }
 
+/* One spatial axis of the sampling: taps at place `red` of
+ * `grid` within bin a; a roi is x1 y1 x2 y2. */
+typedef struct RoiAxis { Node *grid, *red; Roi tap; } RoiAxis;
+
+static RoiAxis
+roi_axis(Build *b, DType f, int i, int64_t size, Node *roi, Node *a)
+{
+	Module *m = b->m;
+	bool half = strcmp(attr_str(b, "coordinate_transformation_mode"), "half_pixel") == 0;
+	int64_t sampling = attr_int(b, "sampling_ratio");
+	Node *scale = x_flt(m, f, (float)attr_float(b, "spatial_scale")), *end[2], *len, *bin, *pos;
+	RoiAxis r;
+
+	for (int k = 0; k < 2; k++) {
+		end[k] = x_read(m, b->in[1], (Node *[]){roi, x_idx(m, 2 * k + 1 - i)});
+		end[k] = x_mul(m, x_cast(m, f, end[k]), scale);
+		end[k] = x_sub(m, end[k], x_flt(m, f, half ? 0.5 : 0));
+	}
+	len = x_sub(m, end[1], end[0]);
+	if (!half)
+		len = x_max(m, len, x_int(m, f, 1));
+	bin = x2(m, O_DIV, len, x_int(m, f, size));
+	r.grid = sampling > 0 ? x_idx(m, sampling)
+		: x_max(m, x_cast(m, DT_INDEX, x1(m, O_CEIL, bin)), x_idx(m, 0));
+	r.red = x_axis(m, r.grid);
+	pos = x_mul(m, x_add(m, x_cast(m, f, r.red), x_flt(m, f, 0.5)), bin);
+	pos = x2(m, O_DIV, pos, x_cast(m, f, r.grid));
+	pos = x_add(m, x_add(m, end[0], x_mul(m, x_cast(m, f, a), bin)), pos);
+	r.tap = roi_taps(m, pos, dim_of(b->in[0], i + 2));
+	return r;
+}
+
+/* The four weighted elements around the place, summed or the largest; 0 outside of the picture. */
+static Node *
+roi_sample(Build *b, DType f, Node *const *a, const Roi *y, const Roi *x, bool avg)
+{
+	Module *m = b->m;
+	Node *idx[4], *w, *v, *sum = NULL;
+
+	idx[0] = x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, b->in[2], a)), dim_of(b->in[0], 0));
+	idx[1] = a[1];
+	for (int k = 0; k < 4; k++) {
+		idx[2] = k < 2 ? y->low : y->high;
+		idx[3] = k % 2 ? x->high : x->low;
+		w = x_mul(m, k < 2 ? y->wl : y->wh, k % 2 ? x->wh : x->wl);
+		v = x_mul(m, w, x_cast(m, f, x_read(m, b->in[0], idx)));
+		sum = !sum ? v : avg ? x_add(m, sum, v) : x_max(m, sum, v);
+	}
+	return x_select(m, x_and(m, y->in, x->in), sum, x_int(m, f, 0));
+}
+
 static Node *
 build_roi_align(Build *b)
 {
 	Module *m = b->m;
 	static const char *const frames[] = {"half_pixel", "output_half_pixel", NULL},
 		*const kinds[] = {"avg", "max", NULL};
-	Node *x = b->in[0], *rois = b->in[1], *a[4], *red[2], *idx[4], *pos[2], *grid[2], *v, *w,
-		*sum = NULL, *count;
+	Node *x = b->in[0], *rois = b->in[1], *a[4], *v, *count;
 	DType d = dtype_of(x), f = d == DT_F64 ? DT_F64 : DT_F32;
-	int half = choice(b, "coordinate_transformation_mode", frames),
-		kind = choice(b, "mode", kinds), i, k;
-	int64_t sampling = attr_int(b, "sampling_ratio"),
-		size[2] = {attr_int(b, "output_height"), attr_int(b, "output_width")};
-	Node *off, *scale, *one = x_int(m, f, 1);
-	Roi tap[2];
+	int kind = choice(b, "mode", kinds), i;
+	int64_t size[2] = {attr_int(b, "output_height"), attr_int(b, "output_width")};
+	RoiAxis r[2];
 
-	if (half < 0 || kind < 0)
+	if (choice(b, "coordinate_transformation_mode", frames) < 0 || kind < 0)
 		return NULL;
 	if (rank_of(x) != 4 || rank_of(rois) != 2 || size[0] < 1 || size[1] < 1)
 		return fail(b, "the operands have %d and %d dimensions, must have 4 and 2",
 			rank_of(x), rank_of(rois));
-	off = x_flt(m, f, half == 0 ? 0.5 : 0);
-	scale = x_flt(m, f, (float)attr_float(b, "spatial_scale"));
 	a[0] = x_axis(m, dim_of(rois, 0));
 	a[1] = x_axis(m, dim_of(x, 1));
 	for (i = 0; i < 2; i++)
 		a[i + 2] = x_axis(m, x_idx(m, size[i]));
-	/* height, then width; a roi is x1 y1 x2 y2 */
-	for (i = 0; i < 2; i++) {
-		Node *lo = x_read(m, rois, (Node *[]){a[0], x_idx(m, 1 - i)}),
-			*hi = x_read(m, rois, (Node *[]){a[0], x_idx(m, 3 - i)});
-		Node *len, *bin, *n;
-		lo = x_sub(m, x_mul(m, x_cast(m, f, lo), scale), off);
-		hi = x_sub(m, x_mul(m, x_cast(m, f, hi), scale), off);
-		len = x_sub(m, hi, lo);
-		if (half != 0)
-			len = x_max(m, len, one);
-		bin = x2(m, O_DIV, len, x_int(m, f, size[i]));
-		grid[i] = sampling > 0 ? x_idx(m, sampling)
-			: x_max(m, x_cast(m, DT_INDEX, x1(m, O_CEIL, bin)), x_idx(m, 0));
-		red[i] = x_axis(m, grid[i]);
-		n = x_cast(m, f, grid[i]);
-		pos[i] = x_add(m, x_add(m, lo, x_mul(m, x_cast(m, f, a[i + 2]), bin)),
-			x2(m, O_DIV,
-			x_mul(m, x_add(m, x_cast(m, f, red[i]), x_flt(m, f, 0.5)), bin), n));
-		tap[i] = roi_taps(m, pos[i], dim_of(x, i + 2));
-	}
-	idx[0] = x2(m, O_BOUND, x_cast(m, DT_INDEX, x_read(m, b->in[2], a)), dim_of(x, 0));
-	idx[1] = a[1];
-	for (k = 0; k < 4; k++) {
-		idx[2] = k < 2 ? tap[0].low : tap[0].high;
-		idx[3] = k % 2 ? tap[1].high : tap[1].low;
-		w = x_mul(m, k < 2 ? tap[0].wl : tap[0].wh, k % 2 ? tap[1].wh : tap[1].wl);
-		v = x_mul(m, w, x_cast(m, f, x_read(m, x, idx)));
-		sum = !sum ? v : kind == 0 ? x_add(m, sum, v) : x_max(m, sum, v);
-	}
-	v = x_select(m, x_and(m, tap[0].in, tap[1].in), sum, x_int(m, f, 0));
-	v = x_reduce(m, kind == 0 ? COMB_SUM : COMB_MAX, 2, red, v);
-	count = x_mul(m, grid[0], grid[1]);
+	for (i = 0; i < 2; i++)
+		r[i] = roi_axis(b, f, i, size[i], a[0], a[i + 2]);
+	v = roi_sample(b, f, a, &r[0].tap, &r[1].tap, kind == 0);
+	v = x_reduce(m, kind == 0 ? COMB_SUM : COMB_MAX, 2, (Node *[]){r[0].red, r[1].red}, v);
+	count = x_mul(m, r[0].grid, r[1].grid);
 	if (kind == 0)
 		v = x2(m, O_DIV, v, x_cast(m, f, x_max(m, count, x_idx(m, 1))));
 	else

@@ -205,76 +205,129 @@ coupling(Module *m, Node *r)
  * Their iteration, a coordinate a round: round t of k updates class t mod k; each k-th begins by
  * computing Qp and p'Qp anew and ends those rows whose error is small. Carried: p, Qp, p'Qp, done.
  */
+typedef struct Coupling {
+	Module *m;
+	int64_t classes;
+	Node *q, *n, *k;             /* Q [n, k, k]; its sizes */
+	Node *t, *start;             /* the class of the round; is it the first one? */
+	Node *p, *qp, *pqp, *done;
+	Node *step;                  /* [n]: by how much p[t] grows */
+} Coupling;
+
+/* The sum over j of a[row, j] * b[row, i, j], or of a[row, j] * b[row, j] where i is NULL. */
+static Node *
+row_product(const Coupling *c, Node *row, Node *i, Node *a, Node *b)
+{
+	Module *m = c->m;
+	Node *j = x_axis(m, c->k), *at[3] = {row, i ? i : j, j};
+
+	return x_reduce(m, COMB_SUM, 1, &j,
+		x_mul(m, x_read(m, a, (Node *[]){row, j}), x_read(m, b, at)));
+}
+
+/* Each k-th round: Qp, p'Qp, and which rows are done, from p alone. */
+static void
+begin_round(Coupling *c)
+{
+	Module *m = c->m;
+	Node *ax[2], *row, *j, *e;
+
+	axes_new(m, 2, (Node *[]){c->n, c->k}, ax);
+	e = row_product(c, ax[0], ax[1], c->p, c->q);
+	c->qp = t_tensor(m, 2, ax, x_select(m, c->start, e, x_read(m, c->qp, ax)));
+	row = x_axis(m, c->n);
+	e = row_product(c, row, NULL, c->p, c->qp);
+	c->pqp = t_tensor(m, 1, &row, x_select(m, c->start, e, x_read(m, c->pqp, &row)));
+	row = x_axis(m, c->n);
+	j = x_axis(m, c->k);
+	e = x_sub(m, x_read(m, c->qp, (Node *[]){row, j}), x_read(m, c->pqp, &row));
+	e = x_reduce(m, COMB_MAX, 1, &j, x1(m, O_ABS, e));
+	e = x_lt(m, e, x_flt(m, DT_F32, 0.005 / (double)c->classes));
+	c->done = t_tensor(m, 1, &row, x_or(m, x_read(m, c->done, &row), x_and(m, c->start, e)));
+}
+
+/* Q[row, t, t] and (Qp)[row, t] */
+static Node *
+pivot(const Coupling *c, Node *row)
+{
+	return x_read(c->m, c->q, (Node *[]){row, c->t, c->t});
+}
+
+static Node *
+slope(const Coupling *c, Node *row)
+{
+	return x_read(c->m, c->qp, (Node *[]){row, c->t});
+}
+
+/* p[t] grows by the step; all is divided by what p then sums to. */
+static void
+update(Coupling *c)
+{
+	Module *m = c->m;
+	Node *one = x_int(m, DT_F32, 1), *zero = x_int(m, DT_F32, 0), *ax[2], *row, *e, *d, *qp;
+
+	row = x_axis(m, c->n);
+	e = x2(m, O_DIV, x_sub(m, x_read(m, c->pqp, &row), slope(c, row)), pivot(c, row));
+	c->step = t_tensor(m, 1, &row, x_select(m, x_read(m, c->done, &row), zero, e));
+	axes_new(m, 2, (Node *[]){c->n, c->k}, ax);
+	d = x_read(m, c->step, ax);
+	e = x_add(m, x_read(m, c->p, ax), x_select(m, x_eq(m, ax[1], c->t), d, zero));
+	c->p = t_tensor(m, 2, ax, x2(m, O_DIV, e, x_add(m, one, d)));
+	axes_new(m, 2, (Node *[]){c->n, c->k}, ax);
+	d = x_read(m, c->step, ax);
+	e = x_read(m, c->q, (Node *[]){ax[0], c->t, ax[1]});
+	e = x_add(m, x_read(m, c->qp, ax), x_mul(m, d, e));
+	qp = t_tensor(m, 2, ax, x2(m, O_DIV, e, x_add(m, one, d)));
+	row = x_axis(m, c->n);
+	d = x_read(m, c->step, &row);
+	e = x_add(m, x_mul(m, d, pivot(c, row)), x_mul(m, x_int(m, DT_F32, 2), slope(c, row)));
+	e = x_add(m, x_read(m, c->pqp, &row), x_mul(m, d, e));
+	e = x2(m, O_DIV, x2(m, O_DIV, e, x_add(m, one, d)), x_add(m, one, d));
+	c->pqp = t_tensor(m, 1, &row, e);
+	c->qp = qp;
+}
+
+/* Equal chances, zeros, zeros, none done. */
+static void
+couple_init(const Coupling *c, Node **init)
+{
+	Module *m = c->m;
+	Node *value[4] = {x_flt(m, DT_F32, 1.0 / (double)c->classes), x_int(m, DT_F32, 0),
+		x_int(m, DT_F32, 0), x_bool(m, false)}, *ax[2];
+
+	for (int i = 0; i < 4; i++) {
+		axes_new(m, 2, (Node *[]){c->n, c->k}, ax);
+		init[i] = t_tensor(m, i < 2 ? 2 : 1, ax, value[i]);
+	}
+}
+
 static Node *
 coupled(Build *b, Node *r, int64_t classes)
 {
 	Module *m = b->m;
-	Node *q = coupling(m, r), *init[4], *n = dim_of(r, 0), *k = x_idx(m, classes),
-		*dims[2] = {n, k}, *ax[3], *e, *idx[3];
-	Node *trip, *t, *start, *p[4], *qp, *pqp, *done, *j, *diff, *qtt, *qpt, *next[4], *loop;
-	const Type *mat = ty_tensor(m, DT_F32, 2, dims), *vec = ty_tensor(m, DT_F32, 1, dims);
+	Coupling c = {.m = m, .classes = classes, .q = coupling(m, r), .n = dim_of(r, 0),
+		.k = x_idx(m, classes)};
 	Region *body = region_new(m, "couple");
+	Node *init[4], *trip, *row, *go, *loop;
 	int i;
 
+	couple_init(&c, init);
 	body->nparams = 5;
 	body->params = NEWN(m, Node *, 5);
 	body->params[0] = trip = t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
 	for (i = 0; i < 4; i++)
-		body->params[1 + i] = p[i] = t_param(m, "s",
-			i < 2 ? mat : i == 2 ? vec : ty_tensor(m, DT_BOOL, 1, dims), 1 + i);
-	for (i = 0; i < 4; i++) {
-		axes_new(m, 2, dims, ax);
-		e = i == 0 ? x_flt(m, DT_F32, 1.0 / (double)classes) : i < 3 ? x_int(m, DT_F32, 0)
-			: x_bool(m, false);
-		init[i] = t_tensor(m, i < 2 ? 2 : 1, ax, e);
-	}
-	t = x_mod(m, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), k);
-	start = x_eq(m, t, x_idx(m, 0));
-	axes_new(m, 2, dims, ax);
-	idx[0] = ax[0], idx[1] = ax[1], idx[2] = j = x_axis(m, k);
-	e = x_read(m, q, idx);
-	idx[1] = j;
-	e = x_reduce(m, COMB_SUM, 1, &j, x_mul(m, e, x_read(m, p[0], idx)));
-	qp = t_tensor(m, 2, ax, x_select(m, start, e, x_read(m, p[1], ax)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = j = x_axis(m, k);
-	e = x_reduce(m, COMB_SUM, 1, &j, x_mul(m, x_read(m, p[0], idx), x_read(m, qp, idx)));
-	pqp = t_tensor(m, 1, ax, x_select(m, start, e, x_read(m, p[2], ax)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = j = x_axis(m, k);
-	e = x_reduce(m, COMB_MAX, 1, &j,
-		x1(m, O_ABS, x_sub(m, x_read(m, qp, idx), x_read(m, pqp, ax))));
-	e = x_lt(m, e, x_flt(m, DT_F32, 0.005 / (double)classes));
-	done = t_tensor(m, 1, ax, x_or(m, x_read(m, p[3], ax), x_and(m, start, e)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = idx[2] = t;
-	diff = x2(m, O_DIV, x_sub(m, x_read(m, pqp, ax), x_read(m, qp, idx)), x_read(m, q, idx));
-	diff = t_tensor(m, 1, ax, x_select(m, x_read(m, done, ax), x_int(m, DT_F32, 0), diff));
-	Node *one = x_int(m, DT_F32, 1), *dv, *keep;
-	axes_new(m, 2, dims, ax);
-	dv = x_read(m, diff, ax);
-	e = x_add(m, x_read(m, p[0], ax), x_select(m, x_eq(m, ax[1], t), dv, x_int(m, DT_F32, 0)));
-	next[0] = t_tensor(m, 2, ax, x2(m, O_DIV, e, x_add(m, one, dv)));
-	axes_new(m, 2, dims, ax);
-	dv = x_read(m, diff, ax);
-	idx[0] = ax[0], idx[1] = t, idx[2] = ax[1];
-	e = x_add(m, x_read(m, qp, ax), x_mul(m, dv, x_read(m, q, idx)));
-	next[1] = t_tensor(m, 2, ax, x2(m, O_DIV, e, x_add(m, one, dv)));
-	ax[0] = idx[0] = x_axis(m, n);
-	idx[1] = idx[2] = t;
-	dv = x_read(m, diff, ax);
-	keep = x_add(m, one, dv);
-	qtt = x_read(m, q, idx);
-	qpt = x_read(m, qp, idx);
-	e = x_add(m, x_mul(m, dv, qtt), x_mul(m, x_int(m, DT_F32, 2), qpt));
-	e = x_add(m, x_read(m, pqp, ax), x_mul(m, dv, e));
-	next[2] = t_tensor(m, 1, ax, x2(m, O_DIV, x2(m, O_DIV, e, keep), keep));
-	next[3] = done;
-	j = x_axis(m, n);
-	e = x_reduce(m, COMB_AND, 1, &j, x_read(m, done, &j));
-	region_add(m, body, t_tensor(m, 0, NULL, x_not(m, e)));
+		body->params[1 + i] = t_param(m, "s", init[i]->type, 1 + i);
+	c.t = x_mod(m, x_cast(m, DT_INDEX, x_read(m, trip, NULL)), c.k);
+	c.start = x_eq(m, c.t, x_idx(m, 0));
+	c.p = body->params[1], c.qp = body->params[2];
+	c.pqp = body->params[3], c.done = body->params[4];
+	begin_round(&c);
+	update(&c);
+	row = x_axis(m, c.n);
+	go = x_not(m, x_reduce(m, COMB_AND, 1, &row, x_read(m, c.done, &row)));
+	region_add(m, body, t_tensor(m, 0, NULL, go));
 	for (i = 0; i < 4; i++)
-		region_add(m, body, next[i]);
+		region_add(m, body, (Node *[]){c.p, c.qp, c.pqp, c.done}[i]);
 	loop = loop_build(b, t_ints(m, 1, (int64_t[]){100 * classes}), NULL, 4, init, body);
 	return loop ? t_result(m, loop, 0) : NULL;
 }
