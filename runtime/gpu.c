@@ -77,18 +77,36 @@ static int find_device(Gpu *g, int ordinal, TccErr *err)
 	return check(&g->dev, g->f.get(&g->device, ordinal), "opening the device", err);
 }
 
+/* "NVIDIA L4, sm_89, driver for CUDA 12.4" */
+static void describe(Gpu *g, char *text, size_t size)
+{
+	char name[128] = "?", arch[32] = "";
+	int (*version)(int *) = NULL, v = 0;
+	g->f.name(name, sizeof name, g->device);
+	if (g->driver->arch)
+		g->driver->arch(g, arch, sizeof arch);
+	*(void **)&version = dlsym(g->library, g->driver->version);
+	if (version && version(&v))
+		v = 0;
+	int n = snprintf(text, size, "%s%s%s", name, *arch ? ", " : "", arch), big = g->driver->major;
+	if (v && n > 0 && (size_t)n < size)
+		snprintf(text + n, size - n, ", driver for %s %d.%d", g->driver->what, v / big,
+		         v % big / (big / 100));
+}
+
 static int unfit(Gpu *g, int code, TccErr *err)
 {
 	const TccModel *m = g->dev.model;
-	char name[128] = "?", list[160] = "";
-	g->f.name(name, sizeof name, g->device);
+	char device[256], list[160] = "";
+	describe(g, device, sizeof device);
 	for (uint64_t i = 0; i < m->nimages; i++) {
 		size_t n = strlen(list);
 		snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", m->images[i].arch);
 	}
 	const char *why = code ? g->driver->error(g, code) : NULL;
 	return tcc_fail(err, TCC_NO_DEVICE, "the device (%s) cannot run what the program was compiled "
-	                "for: %s%s%s", name, list, why ? "; the driver says: " : "", why ? why : "");
+	                "for: %s%s%s; compile with its --target too, or renew the driver", device, list,
+	                why ? "; the driver says: " : "", why ? why : "");
 }
 
 static int load_module(Gpu *g, TccErr *err)

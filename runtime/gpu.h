@@ -48,11 +48,15 @@ typedef struct GpuDriver {
 	const char *const *more;        /* of Gpu.extra, nmore of them */
 	int nmore;
 	const char *hint;               /* what to do when there is no library */
+	const char *version;            /* call that gives the driver's version; it may lack it */
+	int major;                      /* what the version's major number is multiplied by */
 	int (*ready)(Gpu *g, TccErr *err);      /* the device is known; may be NULL */
 	int (*enter)(Gpu *g);
 	const char *(*error)(Gpu *g, int code);
 	/* Places the images in the order in which to try them; returns how many can fit. */
 	uint64_t (*choose)(Gpu *g, uint64_t *order);
+	/* The device's architecture as --target says it, or nothing; may be NULL. */
+	void (*arch)(Gpu *g, char *text, size_t size);
 	void (*close)(Gpu *g);
 	int (*allow_shared)(Gpu *g, void *function, unsigned bytes);
 } GpuDriver;

@@ -84,14 +84,24 @@ static int fitness(const char *arch, int cc)
 	return v + (cubin ? 1000 : 0) + (*end ? 1 : 0);
 }
 
+static int capability(Gpu *g)
+{
+	int major = 0, minor = 0;
+	((Attribute *)g->extra[ATTRIBUTE])(&major, MAJOR, g->device);
+	((Attribute *)g->extra[ATTRIBUTE])(&minor, MINOR, g->device);
+	return 10 * major + minor;
+}
+
+static void arch(Gpu *g, char *text, size_t size)
+{
+	snprintf(text, size, "sm_%d", capability(g));
+}
+
 static uint64_t choose(Gpu *g, uint64_t *order)
 {
 	const TccModel *m = g->dev.model;
-	int major = 0, minor = 0;
 	uint64_t n = 0;
-	((Attribute *)g->extra[ATTRIBUTE])(&major, MAJOR, g->device);
-	((Attribute *)g->extra[ATTRIBUTE])(&minor, MINOR, g->device);
-	int cc = 10 * major + minor;
+	int cc = capability(g);
 	for (uint64_t i = 0; i < m->nimages; i++) {
 		int fit = fitness(m->images[i].arch, cc);
 		if (!fit)
@@ -113,6 +123,9 @@ static const GpuDriver driver = {
 	.more = more,
 	.nmore = NMORE,
 	.hint = "it comes with NVIDIA's display driver",
+	.version = "cuDriverGetVersion",
+	.major = 1000,
+	.arch = arch,
 	.ready = ready,
 	.enter = enter,
 	.error = error,

@@ -275,8 +275,8 @@ static void sim_forget(TccDevice *dev, void *p, uint64_t bytes)
 /* A graph is its list, issued in order. */
 typedef struct SimGraph { const TccWork *list; uint32_t n; } SimGraph;
 
-static int sim_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
-                         TccErr *err)
+static int sim_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n,
+                         void **graph, TccErr *err)
 {
 	SimGraph *g = malloc(sizeof *g);
 	(void)dev, (void)stream;

@@ -60,6 +60,12 @@ int CALL(cuDeviceGet, hipDeviceGet)(int *device, int ordinal)
 	return ordinal ? BAD : 0;
 }
 
+int CALL(cuDriverGetVersion, hipDriverGetVersion)(int *version)
+{
+	*version = CALL(12040, 60443483);
+	return 0;
+}
+
 int CALL(cuDeviceGetName, hipDeviceGetName)(char *name, int size, int device)
 {
 	snprintf(name, size, "Fake");

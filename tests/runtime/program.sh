@@ -99,9 +99,10 @@ for kind in CUDA HIP; do
 	FAKE_DRIVER_NO_GRAPHS=1 expect 0 h2d_ms "$p" --bench --iters 5
 	grep -q 'graphs 0 replays 0' "$t/log" || fail "$(cat "$t/log")"
 	expect 5 'no .* device 1; the driver finds 1' "$p" --bench --device $name:1
-	expect 5 'the device (Fake) cannot run' "$t/bad_$name" --bench
+	[ $name = cuda ] && device='Fake, sm_86, driver for CUDA 12.4' || device='Fake, driver for HIP 6.4'
+	expect 5 "the device ($device) cannot run" "$t/bad_$name" --bench
 	FAKE_DRIVER_BROKEN=1 expect 5 'finds no device: no device' "$p" --bench
-	[ $name = hip ] || FAKE_DRIVER_CC=70 expect 5 'the device (Fake) cannot run' "$p" --bench
+	[ $name = hip ] || FAKE_DRIVER_CC=70 expect 5 'the device (Fake, sm_70, .*) cannot run' "$p" --bench
 	unset LD_LIBRARY_PATH
 done
 
