@@ -710,47 +710,61 @@ build_linear_attention(Build *b)
 
 /* ---- causal convolution ---------------------------------------------------------------------- */
 
+/* The elements before each of a padded sequence; false after an error. */
+static bool
+causal_shapes(Build *b, Node **before)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *w = b->in[1], *bias = b->in[2], *past = b->in[3];
+
+	if (rank_of(x) != 3 || rank_of(w) != 3 || (past && rank_of(past) != 3)
+	 || (bias && rank_of(bias) != 1))
+		return fail(b, "input, weight and past_state must have 3 dimensions, the bias 1") != NULL;
+	require(m, x_and(m, x_eq(m, dim_of(w, 0), dim_of(x, 1)), x_eq(m, dim_of(w, 1), x_idx(m, 1))),
+		b->loc, "the weights are [%s, %s, k] for %s channels", expr_print(m, dim_of(w, 0)),
+		expr_print(m, dim_of(w, 1)), expr_print(m, dim_of(x, 1)));
+	*before = x_addi(m, dim_of(w, 2), -1);
+	require(m, x_le(m, x_idx(m, 0), *before), b->loc, "the kernel is empty");
+	if (past)
+		expect_shape(b, "past_state", past, 3, (Node *[]){dim_of(x, 0), dim_of(x, 1), *before});
+	if (bias)
+		expect_dim(b, "the bias", dim_of(bias, 0), dim_of(x, 1), false);
+	return true;
+}
+
+/* The past or zeros, then the input. */
+static Node *
+with_past(Build *b, Node *before)
+{
+	Module *m = b->m;
+	Node *x = b->in[0], *past = b->in[3], *ax[3], *old;
+
+	axes_new(m, 2, x->type->dims, ax);
+	ax[2] = x_axis(m, x_add(m, before, dim_of(x, 2)));
+	old = past ? x_read(m, past, ax) : x_int(m, dtype_of(x), 0);
+	return t_tensor(m, 3, ax, x_select(m, x_lt(m, ax[2], before), old,
+		x_read(m, x, (Node *[]){ax[0], ax[1], x_sub(m, ax[2], before)})));
+}
+
 static Node *
 build_causal_conv(Build *b)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *w = b->in[1], *past = b->in[3], *ax[3], *idx[3], *before, *e, *xp, *tap,
-		*wi[3], *y, *out[2];
+	Node *x = b->in[0], *w = b->in[1], *ax[3], *before = NULL, *e, *xp, *tap, *y, *out[2];
 	DType d = dtype_of(x), acc = acc_type(d);
 	const char *act = attr_str(b, "activation");
 	bool silu = strcmp(act, "silu") == 0 || strcmp(act, "swish") == 0;
 
 	if (!silu && strcmp(act, "none"))
 		return fail(b, "activation is \"%s\", must be none, silu or swish", act);
-	if (rank_of(x) != 3 || rank_of(w) != 3 || (past && rank_of(past) != 3) ||
-		(b->in[2] && rank_of(b->in[2]) != 1))
-		return fail(b, "input, weight and past_state must have 3 dimensions, the bias 1");
-	require(m, x_and(m, x_eq(m, dim_of(w, 0), dim_of(x, 1)), x_eq(m, dim_of(w, 1), x_idx(m, 1))),
-		b->loc,
-		"the weights are [%s, %s, k] for %s channels", expr_print(m, dim_of(w, 0)),
-		expr_print(m, dim_of(w, 1)),
-		expr_print(m, dim_of(x, 1)));
-	before = x_addi(m, dim_of(w, 2), -1);
-	require(m, x_le(m, x_idx(m, 0), before), b->loc, "the kernel is empty");
-	if (past)
-		expect_shape(b, "past_state", past, 3, (Node *[]){dim_of(x, 0), dim_of(x, 1), before});
-	if (b->in[2])
-		expect_dim(b, "the bias", dim_of(b->in[2], 0), dim_of(x, 1), false);
-	ax[0] = x_axis(m, dim_of(x, 0));
-	ax[1] = x_axis(m, dim_of(x, 1));
-	ax[2] = x_axis(m, x_add(m, before, dim_of(x, 2)));
-	memcpy(idx, ax, sizeof idx);
-	idx[2] = x_sub(m, ax[2], before);
-	e = past ? x_read(m, past, ax) : x_int(m, d, 0);
-	xp = t_tensor(m, 3, ax, x_select(m, x_lt(m, ax[2], before), e, x_read(m, x, idx)));
+	if (!causal_shapes(b, &before))
+		return NULL;
+	xp = with_past(b, before);
 	axes_new(m, 3, x->type->dims, ax);
-	memcpy(idx, ax, sizeof idx);
 	tap = x_axis(m, dim_of(w, 2));
-	idx[2] = x_add(m, ax[2], tap);
-	wi[0] = ax[1];
-	wi[1] = x_idx(m, 0);
-	wi[2] = tap;
-	y = t_tensor(m, 3, ax, sum_of_products(m, acc, 1, &tap, x_read(m, xp, idx), x_read(m, w, wi)));
+	e = x_read(m, xp, (Node *[]){ax[0], ax[1], x_add(m, ax[2], tap)});
+	e = sum_of_products(m, acc, 1, &tap, e, x_read(m, w, (Node *[]){ax[1], x_idx(m, 0), tap}));
+	y = t_tensor(m, 3, ax, e);
 	axes_new(m, 3, x->type->dims, ax);
 	e = x_read(m, y, ax);
 	if (b->in[2])
@@ -762,12 +776,10 @@ build_causal_conv(Build *b)
 			x_add(m, x_int(m, acc, 1), x1(m, O_EXP, x1(m, O_NEG, e)))));
 	}
 	out[0] = t_tensor(m, 3, ax, x_cast(m, d, e));
-	ax[0] = x_axis(m, dim_of(x, 0));
-	ax[1] = x_axis(m, dim_of(x, 1));
+	axes_new(m, 2, x->type->dims, ax);
 	ax[2] = x_axis(m, before);
-	memcpy(idx, ax, sizeof idx);
-	idx[2] = x_add(m, ax[2], dim_of(x, 2));
-	out[1] = t_tensor(m, 3, ax, x_read(m, xp, idx));
+	out[1] = t_tensor(m, 3, ax,
+		x_read(m, xp, (Node *[]){ax[0], ax[1], x_add(m, ax[2], dim_of(x, 2))}));
 	return t_tuple(m, 2, out);
 }
 

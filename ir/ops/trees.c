@@ -137,33 +137,29 @@ find_roots(Build *b, Forest *f, const Key *keys)
 	return true;
 }
 
-/* prefix: "class" or "target". */
+/* What the nodes say; *keys: theirs, sorted. */
 static bool
-named_forest(Build *b, const char *prefix, Forest *f)
+named_nodes(Build *b, Forest *f, Key **keys)
 {
-	Arena *ar = b->m->arena;
 	const Attr *modes = attr_find(b->attrs, "nodes_modes");
-	int64_t n = modes ? modes->n : 0, w = attr_len(b, arena_printf(ar, "%s_ids", prefix)), i;
+	const char *track = "nodes_missing_value_tracks_true";
+	int64_t n = modes ? modes->n : 0, i;
 	const int64_t *tree = ints(b, "nodes_treeids", n), *id = ints(b, "nodes_nodeids", n);
 	const int64_t *feature = ints(b, "nodes_featureids", n), *yes = ints(b, "nodes_truenodeids", n);
-	const int64_t *no = ints(b, "nodes_falsenodeids", n), *missing = NULL, *wtree, *wnode, *wid;
-	const char *wname = arena_printf(ar, "%s_weights", prefix);
-	Key *keys = NEWN(b->m, Key, n + 1);
+	const int64_t *no = ints(b, "nodes_falsenodeids", n), *missing = NULL;
 
-	if (!tree || !id || !feature || !yes || !no)
+	if (!tree || !id || !feature || !yes || !no
+	 || (attr_len(b, track) && !(missing = ints(b, track, n))))
 		return false;
-	if (attr_len(b, "nodes_missing_value_tracks_true") &&
-		!(missing = ints(b, "nodes_missing_value_tracks_true", n)))
-		return false;
-	if (numbers(b, "nodes_values") != n || numbers(b, wname) != w)
-		return fail(b, "%lld values for %lld nodes, %lld weights for %lld leaves",
-			(long long)numbers(b, "nodes_values"),
-			(long long)n, (long long)numbers(b, wname), (long long)w) != NULL;
+	if (numbers(b, "nodes_values") != n)
+		return fail(b, "%lld values for %lld nodes", (long long)numbers(b, "nodes_values"),
+			(long long)n) != NULL;
 	f->nnodes = n;
 	f->nodes = NEWN(b->m, TreeNode, n + 1);
+	*keys = NEWN(b->m, Key, n + 1);
 	for (i = 0; i < n; i++)
-		keys[i] = (Key){tree[i], id[i], i};
-	qsort(keys, (size_t)n, sizeof *keys, by_key);
+		(*keys)[i] = (Key){tree[i], id[i], i};
+	qsort(*keys, (size_t)n, sizeof **keys, by_key);
 	for (i = 0; i < n; i++) {
 		TreeNode *t = &f->nodes[i];
 		if (!parse_mode(b, modes->ss[i], &t->mode))
@@ -175,29 +171,51 @@ named_forest(Build *b, const char *prefix, Forest *f)
 		t->feature = (int32_t)feature[i];
 		t->value = number(b, "nodes_values", i);
 		t->missing_true = missing && missing[i];
-		t->child[0] = find_node(keys, n, tree[i], yes[i]);
-		t->child[1] = find_node(keys, n, tree[i], no[i]);
+		t->child[0] = find_node(*keys, n, tree[i], yes[i]);
+		t->child[1] = find_node(*keys, n, tree[i], no[i]);
 		if (t->child[0] < 0 || t->child[1] < 0)
 			return fail(b, "a child of node %lld of tree %lld does not exist", (long long)id[i],
 				(long long)tree[i]) != NULL;
 	}
-	if (!find_roots(b, f, keys))
+	return true;
+}
+
+/* prefix: "class" or "target". */
+static bool
+named_weights(Build *b, const char *prefix, Forest *f, const Key *keys)
+{
+	Arena *ar = b->m->arena;
+	const char *ids = arena_printf(ar, "%s_ids", prefix);
+	const char *weights = arena_printf(ar, "%s_weights", prefix);
+	int64_t n = attr_len(b, ids), i, leaf;
+	const int64_t *tree = ints(b, arena_printf(ar, "%s_treeids", prefix), n);
+	const int64_t *node = ints(b, arena_printf(ar, "%s_nodeids", prefix), n);
+	const int64_t *id = ints(b, ids, n);
+
+	if (!tree || !node || !id)
 		return false;
-	wtree = ints(b, arena_printf(ar, "%s_treeids", prefix), w);
-	wnode = ints(b, arena_printf(ar, "%s_nodeids", prefix), w);
-	wid = ints(b, arena_printf(ar, "%s_ids", prefix), w);
-	if (!wtree || !wnode || !wid)
-		return false;
-	f->weights = NEWN(b->m, Weight, w + 1);
-	for (i = 0; i < w; i++) {
-		int64_t leaf = find_node(keys, n, wtree[i], wnode[i]);
-		if (leaf < 0 || wid[i] < 0 || wid[i] >= f->ntargets)
-			return fail(b, "weight %lld is for node %lld of tree %lld and result %lld, which do not exist", (long long)i,
-				(long long)wnode[i], (long long)wtree[i], (long long)wid[i]) != NULL;
+	if (numbers(b, weights) != n)
+		return fail(b, "%lld weights for %lld leaves", (long long)numbers(b, weights),
+			(long long)n) != NULL;
+	f->weights = NEWN(b->m, Weight, n + 1);
+	for (i = 0; i < n; i++) {
+		leaf = find_node(keys, f->nnodes, tree[i], node[i]);
+		if (leaf < 0 || id[i] < 0 || id[i] >= f->ntargets)
+			return fail(b, "weight %lld is for node %lld of tree %lld and result %lld, which do "
+				"not exist", (long long)i, (long long)node[i], (long long)tree[i],
+				(long long)id[i]) != NULL;
 		if (f->nodes[leaf].mode == LEAF)         /* a weight of an inner node has no effect */
-			f->weights[f->nweights++] = (Weight){leaf, wid[i], number(b, wname, i)};
+			f->weights[f->nweights++] = (Weight){leaf, id[i], number(b, weights, i)};
 	}
 	return true;
+}
+
+static bool
+named_forest(Build *b, const char *prefix, Forest *f)
+{
+	Key *keys = NULL;
+
+	return named_nodes(b, f, &keys) && find_roots(b, f, keys) && named_weights(b, prefix, f, keys);
 }
 
 /* ---- the newer form: inner nodes and leaves in arrays of their own --------------------------- */
