@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "cmd.h"
+#include "ir/machine.h"
 #include "runtime/device/sim.h"
 
 /* The program's own command line. */
@@ -195,6 +196,18 @@ merge(const Report *r, Sim *s, const TccModel *m)
 	tcc_buf_free(&b);
 }
 
+/* What a CPU does at most in a microsecond, on so many threads. */
+static void
+peaks(TccProgramHook *h, const Machine *t, int threads)
+{
+	if (t->kind != M_CPU)
+		return;
+	threads = threads > 0 ? threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
+	h->flops_us = threads * 2e3 * t->ghz * (t->fma_ports ? t->fma_ports : 1)
+		* machine_lanes(t, DT_F32);
+	h->bytes_us = threads * t->gbs * 1e3;
+}
+
 static void
 report_simulator(void *user, TccInst *inst)
 {
@@ -215,7 +228,7 @@ run_model(const Options *o, const char *path, const char *mode)
 	bool profile = strcmp(o->cmd->name, "profile") == 0;
 	bool report = o->simulate && (o->verbose || profile);
 	Report r = {.o = o};
-	TccProgramHook hook = {report_simulator, &r};
+	TccProgramHook hook = {.done = report_simulator, .user = &r};
 	Compilation c = {.json = NULL};
 	Options mine = *o;
 	const TccModel *model;
@@ -235,8 +248,10 @@ run_model(const Options *o, const char *path, const char *mode)
 		code = predict_model(&c);
 	else if (!compile_module(&c) || !(model = model_in_memory(&c)))
 		code = failure(&c);
-	else
-		code = tcc_program(model, report ? &hook : NULL, a.n, a.at);
+	else {
+		peaks(&hook, c.m->machine, o->threads);
+		code = tcc_program(model, report || profile ? &hook : NULL, a.n, a.at);
+	}
 	compilation_free(&c);
 	arguments_free(&a);
 	return code;

@@ -167,7 +167,8 @@ static int timed_launch(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	p->ns += tcc_now() - start;
 	p->launches++;
 	p->flops += units * k->flops;
-	p->bytes += units * k->bytes;
+	for (uint32_t i = 0; i < k->nbufs; i++)
+		p->bytes += (double)ctx->slots[args[TCC_LAUNCH_BUFFERS + i]].size;
 	return rc;
 }
 

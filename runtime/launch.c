@@ -4,7 +4,7 @@
 #include "rt.h"
 
 enum {
-	ARGS = 4,               /* words before the buffers */
+	ARGS = TCC_LAUNCH_BUFFERS,
 	/* Cost units, of which a thread does some 30 in a nanosecond at best: */
 	HOT_COST = 1 << 17,     /* what pays a join of threads that spin */
 	COLD_COST = 1 << 20,    /* ... that sleep */

@@ -107,6 +107,31 @@ static int by_time(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* The share of its time that a kernel would take if only its operations or its bytes counted. */
+static double roofline(const Program *p, const TccProfile *r, const char **limit)
+{
+	const TccProgramHook *h = p->hook;
+	double ns = r->ns ? (double)r->ns : 1;
+	double flops = h && h->flops_us > 0 ? r->flops / h->flops_us * 1e3 : 0;
+	double bytes = h && h->bytes_us > 0 ? r->bytes / h->bytes_us * 1e3 : 0;
+	*limit = bytes > flops ? "memory" : "compute";
+	return (bytes > flops ? bytes : flops) / ns;
+}
+
+static void json_nodes(FILE *f, const char *nodes)
+{
+	fprintf(f, ", \"nodes\": [");
+	while (*nodes) {
+		const char *end = strstr(nodes, ", ");
+		char one[256];
+		snprintf(one, sizeof one, "%.*s", end ? (int)(end - nodes) : 255, nodes);
+		tcc_json_text(f, one);
+		fprintf(f, end ? ", " : "");
+		nodes = end ? end + 2 : nodes + strlen(nodes);
+	}
+	fprintf(f, "]");
+}
+
 static void json_profile(const Program *p, const Row *rows, uint32_t n, double runs)
 {
 	FILE *f = p->json;
@@ -115,11 +140,15 @@ static void json_profile(const Program *p, const Row *rows, uint32_t n, double r
 		const TccProfile *r = rows[i].sums;
 		fprintf(f, "%s\n    {\"name\": ", i ? "," : "");
 		tcc_json_text(f, tcc_string(p->model, rows[i].kernel->name));
-		fprintf(f, ", \"nodes\": ");
-		tcc_json_text(f, tcc_string(p->model, rows[i].kernel->nodes));
-		fprintf(f, ", \"launches\": %.9g, \"time_us\": %.9g, \"flops\": %.9g, \"bytes\": %.9g}",
+		json_nodes(f, tcc_string(p->model, rows[i].kernel->nodes));
+		fprintf(f, ", \"launches\": %.9g, \"time_us\": %.9g, \"flops\": %.9g, \"bytes\": %.9g",
 		        (double)r->launches / runs, (double)r->ns / 1e3 / runs, r->flops / runs,
 		        r->bytes / runs);
+		const char *limit;
+		double share = roofline(p, r, &limit);
+		if (share > 0)
+			fprintf(f, ", \"roofline_share\": %.9g, \"limit\": \"%s\"", share, limit);
+		fprintf(f, "}");
 	}
 	fprintf(f, "\n  ]\n}\n");
 }
@@ -129,14 +158,16 @@ static void text_profile(const Program *p, const Row *rows, uint32_t n, double r
 	double total = 0;
 	for (uint32_t i = 0; i < n; i++)
 		total += (double)rows[i].sums->ns;
-	printf("%10s %6s %8s %8s %8s  %s\n", "us", "share", "launches", "GFLOP/s", "GB/s",
+	printf("%10s %6s %8s %8s %8s %8s  %s\n", "us", "share", "launches", "GFLOP/s", "GB/s", "roofline",
 	       "kernel (nodes)");
 	for (uint32_t i = 0; i < n && rows[i].sums->launches; i++) {
 		const TccProfile *r = rows[i].sums;
 		double ns = r->ns ? (double)r->ns : 1;
-		printf("%10.2f %5.1f%% %8.3g %8.3g %8.3g  %s (%s)\n", ns / 1e3 / runs,
+		const char *limit;
+		double share = roofline(p, r, &limit);
+		printf("%10.2f %5.1f%% %8.3g %8.3g %8.3g %7.0f%%  %s (%s)\n", ns / 1e3 / runs,
 		       100 * ns / (total > 0 ? total : 1), (double)r->launches / runs, r->flops / ns,
-		       r->bytes / ns, tcc_string(p->model, rows[i].kernel->name),
+		       r->bytes / ns, 100 * share, tcc_string(p->model, rows[i].kernel->name),
 		       tcc_string(p->model, rows[i].kernel->nodes));
 	}
 	printf("%10.2f 100.0%%\n", total / 1e3 / runs);

@@ -187,6 +187,7 @@ bool tcc_inflate(TccBytes in, uint8_t *out, uint64_t out_n);
 typedef struct TccProgramHook {
 	void (*done)(void *user, TccInst *inst);
 	void *user;
+	double flops_us, bytes_us;      /* what the machine does at most; 0: not known */
 } TccProgramHook;
 
 /* Does what the options say (--help lists them) and returns the exit code; prints. hook may be
@@ -424,7 +425,8 @@ int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, TccErr *err);
 /* bind.c */
 int tcc_bind_inputs(TccContext *ctx, const TccValue *inputs, uint64_t n);
 
-/* launch.c */
+/* launch.c: args are grid x, y, z, cost, buffers, scalars */
+enum { TCC_LAUNCH_BUFFERS = 4 };
 TccLaunchFn tcc_launch_one, tcc_launch_pool, tcc_launch_user, tcc_launch_device;
 
 /* api.c, host.c */

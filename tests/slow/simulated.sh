@@ -1,5 +1,5 @@
 #!/bin/sh
-# 44 real models on simulated sm_80 and gfx942 with all checks, in small shapes
+# Real models of each kind on simulated sm_80 and gfx942 with all checks, in small shapes
 # (tests/corpus/reduced.txt), against onnxruntime; a line a model with error and time;
 # the models are those of tests/corpus/lib.
 . tests/corpus/lib
