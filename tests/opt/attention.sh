@@ -1,10 +1,8 @@
 #!/bin/sh
 # Attention by its form is one kernel, with the evaluator's results at odd sizes, tails, masks, heads that
 # share keys, rows without keys and every float type; --strict keeps the exact kernels.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
-fail() { echo "$1"; exit 1; }
-
-build/venv/bin/python - "$t" <<'PY' || exit 1
+. tests/cmd/lib
+"$py" - "$t" <<'PY' || exit 1
 import sys
 import numpy as np
 import onnx

@@ -1,10 +1,8 @@
 #!/bin/sh
 # Products in blocks of rows, with panels packed and fetched ahead, agree with the evaluator: sizes that fill no
 # tile, more rows than the second cache holds, batches, two inputs; the choices stand in the text, can be read back.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
-fail() { echo "$1"; exit 1; }
-
-build/venv/bin/python - "$t" <<'PY' || exit 1
+. tests/cmd/lib
+"$py" - "$t" <<'PY' || exit 1
 import sys
 import numpy as np
 import onnx

@@ -1,10 +1,8 @@
 #!/bin/sh
 # A normalisation of channels in groups that is spelled out with reshapes reads its operand as it lies, is written
 # into what follows it, and leaves work for threads where the batch is one picture; results are the evaluator's.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
-fail() { echo "$1"; exit 1; }
-
-build/venv/bin/python - "$t" <<'PY' || exit 1
+. tests/cmd/lib
+"$py" - "$t" <<'PY' || exit 1
 import sys
 import numpy as np
 import onnx

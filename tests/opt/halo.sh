@@ -1,10 +1,8 @@
 #!/bin/sh
 # What windows pad is stored with a halo that its kernel fills: no kernel copies, results are those of the
 # evaluator whatever the memory held before, also where pads differ, and a part that cannot be is refused.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
-fail() { echo "$1"; exit 1; }
-
-build/venv/bin/python - "$t" <<'PY' || exit 1
+. tests/cmd/lib
+"$py" - "$t" <<'PY' || exit 1
 import sys
 import numpy as np
 import onnx
@@ -45,7 +43,7 @@ for shape in 1x3x8x8 2x3x19x23 1x3x5x1; do
 done
 "$tcc" verify "$t/m.onnx" --rtol 1e-4 --atol 1e-5 || fail "symbolic sizes differ"
 sed 's/halo = \[[0-9, ]*/&, 0/' "$t/m.ir" >"$t/bad.ir"
-cp "$t/m.ir.data" "$t/bad.ir.data" 2>/dev/null
+[ ! -f "$t/m.ir.data" ] || cp "$t/m.ir.data" "$t/bad.ir.data"
 "$tcc" opt "$t/bad.ir" --passes=schedule -o "$t/x.ir" 2>"$t/err" && fail "a wrong halo is accepted"
 grep -q "'halo' must" "$t/err" || fail "$(cat "$t/err")"
 sed '0,/halo = \[0, 0, 0, 0, 1, 1, 1, 1\]/s//halo = [0, 0, 0, 0, 0, 0, 1, 1]/; s/halo = \[0, 0, 0, 0, 2/halo = [0, 0, 0, 0, 1/' "$t/m.ir" >"$t/bad.ir"

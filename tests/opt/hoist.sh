@@ -1,9 +1,7 @@
 #!/bin/sh
 # A convolution with equal weights sums its windows once for all channels, not once for each; results stay.
-tcc=${TCC_BUILD:-build}/tcc-ml t=$TCC_TMP
-fail() { echo "$1"; exit 1; }
-
-build/venv/bin/python - "$t/m.onnx" <<'PY' || exit 1
+. tests/cmd/lib
+"$py" - "$t/m.onnx" <<'PY' || exit 1
 import sys
 from onnx import helper as h, TensorProto as T, save
 nodes = [h.make_node("ConstantOfShape", ["s"], ["w"], value=h.make_tensor("v", T.FLOAT, [1], [0.25])),

@@ -1,23 +1,7 @@
 #!/bin/sh
 # The program around a model: options, files, exit codes, size; the same on each kind of device.
-set -eu
-: "${TCC_TMP:=/tmp/tcc_program}" "${TCC_BUILD:=build}"
-mkdir -p "$TCC_TMP"
-cc=${CC:-cc} t=$TCC_TMP rt=$TCC_BUILD/lib/libtcc_rt.a py=build/venv/bin/python
-
-fail() {
-	echo "$*"
-	exit 1
-}
-
-# expect CODE TEXT COMMAND...: the exit code, and a pattern that the output must match
-expect() {
-	code=$1 text=$2 rc=0
-	shift 2
-	"$@" >"$t/out" 2>&1 || rc=$?
-	[ "$rc" = "$code" ] || fail "$*: exit $rc, expected $code: $(cat "$t/out")"
-	grep -q -- "$text" "$t/out" || fail "$*: no '$text' in: $(cat "$t/out")"
-}
+. tests/cmd/lib
+cc=${CC:-cc} rt=$TCC_BUILD/lib/libtcc_rt.a
 
 # build NAME FLAGS...
 build() {

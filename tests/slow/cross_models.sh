@@ -5,7 +5,7 @@ for need in qemu-aarch64 qemu-riscv64 aarch64-linux-gnu-gcc riscv64-linux-gnu-gc
 done
 rc=0
 one() {
-	compare --mode exe --only tcn_superres_espcn,magika_v3_3,silero_vad --target "$1" "--under=$2" || rc=1
+	compare --mode exe --timeout 1800 --only tcn_superres_espcn,magika_v3_3,silero_vad --target "$1" "--under=$2" || rc=1
 }
 one aarch64 "qemu-aarch64 -L /usr/aarch64-linux-gnu"
 for bits in 128 256; do
