@@ -178,7 +178,10 @@ int cmd_compile(const Options *), cmd_check(const Options *), cmd_run(const Opti
 	cmd_verify(const Options *), cmd_bench(const Options *), cmd_profile(const Options *),
 	cmd_inspect(const Options *), cmd_opt(const Options *), cmd_ops(const Options *),
 	cmd_targets(const Options *), cmd_passes(const Options *), cmd_doctor(const Options *),
-	cmd_reduce(const Options *);
+	cmd_reduce(const Options *), cmd_diff(const Options *);
+
+/* inspect.c: the document of inspect --json -v of a model or an artefact; an exit code. */
+int inspect_into(const Options *, const char *path, cJSON *);
 
 /* ---- artefact.c: programs and libraries that tcc-ml has made ------------------------------- */
 

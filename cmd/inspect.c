@@ -177,6 +177,17 @@ operators(const Inspect *s)
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 
+/* Equal where code or contents are; nothing if it is not known. */
+static void
+json_digest(cJSON *j, uint32_t digest)
+{
+	char text[16];
+
+	snprintf(text, sizeof text, "%08x", digest);
+	if (digest)
+		json_text(j, "digest", text);
+}
+
 /* What a launch runs, of which the kernel's operations and bytes are for one; 0: a run's sizes decide. */
 static double
 grid_units(const Kernel *k)
@@ -217,6 +228,7 @@ kernel_json(const TccModel *m, const TccKernel *k, const Kernel *kn, const Kerne
 		json_real(j, "registers", use->registers);
 		json_real(j, "spills", use->spills);
 	}
+	json_digest(j, k->digest);
 	if (units > 0 && k->flops > 0)
 		json_real(j, "flops", k->flops * units);
 	if (units > 0 && k->bytes > 0)
@@ -330,6 +342,7 @@ buffers(const Inspect *s, const TccModel *m)
 			if (b->offset != TCC_NO_SIZE)
 				json_real(j, "offset", (double)b->offset);
 		}
+		json_digest(j, b->digest);
 		if (b->alias >= 0)
 			json_real(j, "alias", b->alias);
 	}
@@ -531,6 +544,14 @@ inspect_artefact(Inspect *s, const char *path)
 	if (artefact_meta(path, describe_variant, s))
 		return X_OK;
 	return complain(X_INVALID, "%s: not made by tcc-ml", path);
+}
+
+int
+inspect_into(const Options *o, const char *path, cJSON *json)
+{
+	Inspect s = {.o = o, .json = json};
+
+	return is_artefact(path) ? inspect_artefact(&s, path) : inspect_model(&s, path);
 }
 
 int

@@ -42,6 +42,10 @@ const Cmd commands[] = {
 		"shapes that these have. Of what differs, is refused, crashes or hangs it looks for the "
 		"smallest part that still does, writes it to the folder OUT with the values that go in and "
 		"should come out, and names the pass that breaks it. Exit code 1: it fails."},
+	{"diff", 1 << 13, 2, 2, "A B", "where two models or artefacts differ", cmd_diff,
+		"Compares what inspect tells of them: options, tools, inputs, outputs, the code of kernels, "
+		"constants, memory. Models are compiled for it. Of each part the first difference is printed, "
+		"with --verbose all. Exit code 1: they differ."},
 	{"ops", 1 << 8, 0, -1, "[NAME...]", "the operators that are supported", cmd_ops,
 		"Operator, newest version, types and targets. With --verbose also the signature and what "
 		"it does."},

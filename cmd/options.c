@@ -9,12 +9,12 @@
 
 enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4,
 	PROFILE = 1 << 5, INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9,
-	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12,
+	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12, DIFF = 1 << 13,
 	ALL = ~OPT_MANIFEST,
 	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
-	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE,   /* load one */
+	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE | DIFF,   /* load one */
 	PASS = MODEL,                                /* and take it through the passes */
-	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT | REDUCE,         /* and generate code */
+	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT | REDUCE | DIFF,  /* and generate code */
 	KEPT = OPT_MANIFEST };
 
 #define AT(f) offsetof(Options, f)

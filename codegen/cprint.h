@@ -27,7 +27,7 @@ CFile *cfile_new(Module *, bool gpu);
  * is said to come from. */
 void cfile_kernel(CFile *, const Kernel *, const char *name, const Loc *from);
 /* Per kernel of the module the first one that prints the same, in the arena. */
-int *cprint_twins(Module *, bool gpu);
+int *cprint_twins(Module *, bool gpu, uint32_t *digest);
 /* Where kernel k and its twins come from. */
 const Loc *cprint_origin(Module *, const int *twin, int k);
 /* A helper function of scalars (carry nodes) with that value, before the kernels. */

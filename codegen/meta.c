@@ -20,6 +20,7 @@ typedef struct Lay {
 	Module *m;
 	Job *job;
 	Meta *meta;
+	uint32_t *digest;      /* per kernel */
 	Bytes strings;
 	int wcap;
 	const Data **data;     /* per weight part */
@@ -325,6 +326,7 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	r.nerrors = (uint32_t)k->nerrors;
 	for (e = 0; e < k->nerrors; e++)
 		text(l, k->errors[e]);
+	r.digest = l->digest[i];
 	r.flops = k->flops;
 	r.bytes = k->bytes;
 	memcpy(grow(&l->kernels, sizeof r), &r, sizeof r);
@@ -347,6 +349,7 @@ buffer_row(Lay *l, const PlanBuf *b)
 	r.offset = b->offset < 0 ? TCC_NO_SIZE : (uint64_t)b->offset;
 	if (b->data) {
 		w = weight(l, b->data);
+		r.digest = (uint32_t)(b->data->hash ^ b->data->hash >> 32);
 		r.offset = (uint64_t)l->meta->weights[w].offset;
 		r.size = b->data->strings ? (uint64_t)b->data->count * sizeof(TccStr) : b->data->size;
 	}
@@ -418,13 +421,17 @@ finish(Lay *l)
 	l->meta->size = out.n;
 }
 
+/* Code for CPUs is printed for its digest alone, which nobody asks of a program in memory. */
 static int *
-twins(Job *job)
+twins(Job *job, uint32_t *digest)
 {
-	int i, n = job->m->kernels.n, *twin;
+	bool source = job->machine->kind != M_CPU || job->kind == EMIT_SRC;
+	int i, n = job->m->kernels.n, *twin = NULL;
 
-	if (job->machine->kind != M_CPU || job->kind == EMIT_SRC)
-		return cprint_twins(job->m, machine_gpu(job->machine));
+	if (source || !job->in_memory)
+		twin = cprint_twins(job->m, machine_gpu(job->machine), digest);
+	if (source)
+		return twin;
 	twin = NEWN(job->m, int, n + 1);
 	for (i = 0; i < n; i++)
 		twin[i] = i;
@@ -444,7 +451,8 @@ meta_get(Job *job)
 	if (!l.meta)
 		abort();
 	l.meta->idents = NEWN(job->m, char *, n + 1);
-	l.meta->twin = twins(job);
+	l.digest = NEWN(job->m, uint32_t, n + 1);
+	l.meta->twin = twins(job, l.digest);
 	/* texts of check() come first: the plan counts them from 0 */
 	for (i = 0; plan && i < plan->ntexts; i++)
 		text(&l, plan->texts[i]);

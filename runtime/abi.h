@@ -367,7 +367,7 @@ typedef struct TccKernel {
 	uint32_t shared_static;         /* device: what the image itself declares */
 	uint32_t scratch;               /* CPU: bytes per thread */
 	uint32_t errors, nerrors;       /* rows of TccMeta.texts: the node of each error code */
-	uint32_t zero;
+	uint32_t digest;                /* of its code before that is compiled; 0: not known */
 	double flops, bytes;            /* per unit of grid x (times y and z); 0: not known */
 } TccKernel;
 
@@ -399,7 +399,7 @@ typedef struct TccBuffer {
 	int32_t alias;                  /* in place: shares the memory of this arena buffer; -1: none */
 	uint32_t first, last;           /* steps of life, inclusive */
 	TccString name;                 /* 0 if it has none */
-	uint32_t zero;
+	uint32_t digest;                /* of a constant's contents; 0: not known */
 	uint64_t size;                  /* constant size, or TCC_NO_SIZE */
 	uint64_t offset;                /* in the weights; in the arena if placed, else TCC_NO_SIZE */
 } TccBuffer;

@@ -38,7 +38,7 @@ expect 3 'No such file' "$tcc" check -- --strict
 # every option of a command stands in its help, every command and option in the man page
 "$tcc" --man >"$t/man"
 "$tcc" --completion >"$t/completion"
-for c in compile check run verify bench profile inspect opt ops targets passes doctor; do
+for c in compile check run verify bench profile inspect opt reduce diff ops targets passes doctor; do
 	expect 0 "usage: tcc-ml $c" "$tcc" $c --help
 	grep -q "^.B $c\$" "$t/man" || fail "no $c in the man page"
 	for o in $(grep -o -- '--[a-z][a-z-]*' "$t/out" | sort -u); do
