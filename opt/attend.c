@@ -16,6 +16,7 @@
  * calculation for softmax", 2018; Dao et al., "FlashAttention", 2022), and divides at the end. Over
  * the reals that is the same: class `real`.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "sched.h"
@@ -410,4 +411,77 @@ scores_leave(const Group *g, const Attention *a)
 		if (g->members[i] == a->score)
 			return !g->local[i];
 	return false;
+}
+
+/* ---- masked keys ----------------------------------------------------------------------------- */
+
+static bool
+is_low(const Node *e)
+{
+	while (e->code == O_CAST)
+		e = e->in[0];
+	return e->code == O_NUM && dt_float(e->type->dtype) && e->num.f == -INFINITY;
+}
+
+/* The key from which on `a < b` (or `a <= b`) is false for all rows of [q0, q0 + rows); NULL: not
+ * known. */
+static Node *
+bound_of(Module *m, const Attention *a, const Node *c, Node *q0, Node *rows)
+{
+	Node *row = a->outer[a->row], *coef, *rest, *slope, *other;
+	int64_t up;
+
+	if ((c->code != O_LT && c->code != O_LE) || c->in[0]->type->dtype != DT_INDEX
+	 || !linear_in(m, x_sub(m, c->in[0], c->in[1]), a->key, &coef, &rest) || !is_intv(coef, 1)
+	 || !linear_in(m, rest, row, &slope, &other) || !is_int(slope, &up))
+		return NULL;
+	rest = subst1(m, rest, row, up < 0 ? x_addi(m, x_add(m, q0, rows), -1) : q0);
+	return x_sub(m, x_idx(m, c->code == O_LE), rest);
+}
+
+static Node *
+lower(Module *m, Node *a, Node *b)
+{
+	return a && b ? x_min(m, a, b) : a ? a : b;
+}
+
+static Node *
+bound_if(Module *m, const Attention *a, const Node *c, Node *q0, Node *rows)
+{
+	return c->code == O_AND ? lower(m, bound_if(m, a, c->in[0], q0, rows),
+		bound_if(m, a, c->in[1], q0, rows)) : bound_of(m, a, c, q0, rows);
+}
+
+/* The key from which on e is -inf. */
+static Node *
+bound_in(Module *m, const Attention *a, const Node *e, Node *q0, Node *rows)
+{
+	switch (e->code) {
+	case O_CAST:
+		return bound_in(m, a, e->in[0], q0, rows);
+	case O_ADD:
+		return lower(m, bound_in(m, a, e->in[0], q0, rows), bound_in(m, a, e->in[1], q0, rows));
+	case O_SELECT:
+		return is_low(e->in[2]) ? lower(m, bound_if(m, a, e->in[0], q0, rows),
+			bound_in(m, a, e->in[1], q0, rows)) : NULL;
+	default:
+		return NULL;
+	}
+}
+
+Node *
+attention_end(Module *m, const Attention *a, Node *q0, Node *rows)
+{
+	Node *score = a->score->in[a->score->nin - 1], *end;
+	Map map = {0};
+	int i;
+
+	for (i = 0; i < a->nouter; i++)
+		map_put(&map, a->score->in[i], a->outer[i] ? a->outer[i] : x_idx(m, 0));
+	map_put(&map, a->score->in[a->nouter], a->key);
+	score = a->at == a->key ? subst(m, score, &map, false) : NULL;
+	map_free(&map);
+	end = lower(m, bound_in(m, a, a->x, q0, rows),
+		score ? bound_in(m, a, score, q0, rows) : NULL);
+	return end ? x_max(m, x_idx(m, 0), x_min(m, end, a->key->in[0])) : a->key->in[0];
 }

@@ -6,6 +6,8 @@
  * in register tiles to the rows' sums, which are scaled first by what the maximum rose. A row ends
  * with the division, and with what else the definition does to it.
  *
+ * Blocks of keys that a mask hides from all of the rows are left out.
+ *
  * Where a factor's lanes are not contiguous in memory (keys, mostly), a panel of it is first copied
  * so that they are: once for all rows of the block.
  */
@@ -389,9 +391,13 @@ block_rows(KB *kb, Region *r, void *ctx)
 	const Unit *u = ctx;
 	Flash *f = u->f;
 	Module *m = kb->m;
-	Node *n = kb_emit(kb, r, f->a.key->in[0]), *block;
+	Node *n = f->a.key->in[0], *block;
 	Region *in;
 
+	if (!scores_leave(u->g, &f->a))
+		n = subst(m, attention_end(m, &f->a, f->q0, f->nrows), &f->out, false);
+	n = kb_emit(kb, r, n);
+	n = n->code == O_NUM ? n : l_let(m, r, n);
 	block = x_axis(m, x_ceildiv(m, n, x_idx(m, f->keys)));
 	f->k0 = x_muli(m, block, f->keys);
 	f->before = x_mod(m, block, x_idx(m, 2));

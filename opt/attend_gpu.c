@@ -11,7 +11,7 @@
  * twice.
  *
  * Rows and keys past the end are read again from the last ones; such keys count as -inf, such rows
- * are not stored.
+ * are not stored. Blocks of keys that a mask hides from all of the rows are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -587,7 +587,7 @@ emit(Flash *f)
 {
 	Module *m = f->m;
 	Region *r = f->f.thread, *in = region_new(m, NULL);
-	Node *block, *step;
+	Node *block, *step, *end;
 
 	open_buffers(f);
 	open_rows(f, r);
@@ -596,7 +596,11 @@ emit(Flash *f)
 		bring_queries(f, all, x_muli(m, step, DEPTH), x_muli(m, step, DEPTH));
 	}
 	f->n = kb_emit(f->kb, r, f->a.key->in[0]);
-	block = x_axis(m, x_ceildiv(m, f->n, x_idx(m, f->cut.keys * STEP)));
+	end = f->leave ? f->n
+		: subst(m, attention_end(m, &f->a, f->q0, x_idx(m, ROWS)), &f->out, false);
+	end = kb_emit(f->kb, r, end);
+	block = x_axis(m, x_ceildiv(m, end->code == O_NUM ? end : l_let(m, r, end),
+		x_idx(m, f->cut.keys * STEP)));
 	f->k0 = x_muli(m, block, f->cut.keys * STEP);
 	block_scores(f, in);
 	finish_scores(f, in);

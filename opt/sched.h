@@ -246,6 +246,11 @@ bool scores_leave(const Group *, const Attention *);     /* does another kernel 
 /* What the reduction is, when total is the sum of exp * value, sum that of exp and max the row's
  * maximum, all of the reduction's type. */
 Node *attention_scaled(Module *, const Attention *, Node *total, Node *sum, Node *max);
+/*
+ * How many keys rows [q0, q0 + rows) may look at: all but the last ones that the definition says to
+ * be -inf for each of these rows, which add nothing to finite sums. Over the result's axes.
+ */
+Node *attention_end(Module *, const Attention *, Node *q0, Node *rows);
 Kernel *attention_cpu(Sched *, Group *);
 bool attention_fits_gpu(const Attention *);
 Kernel *attention_gpu(Sched *, Group *);
