@@ -86,15 +86,20 @@ extern const DTypeInfo dtypes[N_DTYPES];
 DType dtype_parse(const char *text);                     /* DT_NONE if unknown */
 DType dtype_of_onnx(int code);                           /* DT_NONE if unknown */
 static inline bool dt_float(DType d) { return dtypes[d].cls == 'F'; }
-static inline bool dt_int(DType d) { return dtypes[d].cls == 'I' || dtypes[d].cls == 'U' || dtypes[d].cls == 'X'; }
+static inline bool dt_int(DType d)
+{
+	return dtypes[d].cls == 'I' || dtypes[d].cls == 'U' || dtypes[d].cls == 'X';
+}
 static inline bool dt_signed(DType d) { return dtypes[d].cls == 'I' || dtypes[d].cls == 'X'; }
-/* Complex elements and strings are moved and chosen among, never computed with; a complex literal is 0. */
+/* Complex elements and strings are moved and chosen among,
+ * never computed with; a complex literal is 0. */
 static inline bool dt_number(DType d) { return dtypes[d].bits > 0 && dtypes[d].cls != 'C'; }
 static inline bool dt_small(DType d) { return dt_float(d) && dtypes[d].bits < 32; }
 
 typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK } Space;
 
-typedef enum TypeKind { T_SCALAR, T_TENSOR, T_BUFFER, T_TUPLE, T_SEQ, T_OPTIONAL, T_MAP, T_VOID } TypeKind;
+typedef enum TypeKind { T_SCALAR, T_TENSOR, T_BUFFER, T_TUPLE, T_SEQ, T_OPTIONAL, T_MAP,
+	T_VOID } TypeKind;
 
 /* Interned: equal types are one pointer. */
 struct Type {
@@ -111,11 +116,13 @@ const Type *ty_buffer(Module *, DType, Space);
 const Type *ty_tuple(Module *, int n, const Type *const *);
 const Type *ty_of(Module *, TypeKind, DType, const Type *elem);   /* seq, optional, map, void */
 /*
- * What a sequence or optional says of its elements: the type of tensors with sizes that are numbers, or
- * -1 where nothing is known; rank -1 where that is not known either (text: "f32[*]"), -2 where there are none ("f32[!]").
+ * What a sequence or optional says of its elements: the type of tensors with sizes that are
+ * numbers, or -1 where nothing is known; rank -1 where that is not known either (text: "f32[*]"),
+ * -2 where there are none ("f32[!]").
  */
 const Type *ty_element(Module *, const Type *);
-const Type *ty_join(Module *, const Type *, const Type *);        /* of elements that are either; NULL: none is */
+/* of elements that are either; NULL: none is */
+const Type *ty_join(Module *, const Type *, const Type *);
 
 /* A constant's payload, as ONNX lays it out: row-major, little-endian, sub-byte types packed low
  * bits first, bool a byte. Strings: an array of char pointers, NUL-terminated. Shared by hash. */
@@ -127,7 +134,8 @@ struct Data {
 	uint64_t hash;         /* of the contents */
 	const char *file; int64_t offset;   /* where it lies on disk, if it does */
 };
-Data *data_new(Module *, DType, int64_t count, const void *bytes);     /* bytes NULL: zeroed, writable by the maker */
+/* bytes NULL: zeroed, writable by the maker */
+Data *data_new(Module *, DType, int64_t count, const void *bytes);
 
 /* Scalar constant: integers and bool in i (sign- or zero-extended to 64 bits), floats in f
  * (exactly a value of the type). */
@@ -138,9 +146,10 @@ void data_set(void *bytes, DType, int64_t k, Num);
 struct OpKindTag;
 Num num_round(DType, double);                            /* to the type; f8: saturating */
 Num num_cast(DType to, DType from, Num);
-bool num_eval(int op, DType result, DType operand, const Num *in, Num *out); /* false: not a foldable op */
+/* false: not a foldable op */
+bool num_eval(int op, DType result, DType operand, const Num *in, Num *out);
 
-/* ---- ops --------------------------------------------------------------------------------------- */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 typedef enum OpCode {
 #define SC(N, text, arity, res, takes, infix, doc) O_##N,
@@ -158,17 +167,21 @@ extern const ScalarOp scalar_ops[];
 
 typedef enum Comb { COMB_SET, COMB_SUM, COMB_PROD, COMB_MIN, COMB_MAX, COMB_AND, COMB_OR } Comb;
 extern const char *const comb_names[];
-typedef enum ForKind { F_SERIAL, F_PARALLEL, F_UNROLL, F_VECTOR, F_GRID_X, F_GRID_Y, F_GRID_Z, F_BLOCK } ForKind;
+typedef enum ForKind { F_SERIAL, F_PARALLEL, F_UNROLL, F_VECTOR, F_GRID_X, F_GRID_Y, F_GRID_Z,
+	F_BLOCK } ForKind;
 extern const char *const for_names[];
 
-typedef enum RowKind { ROW_CORE, ROW_SCALAR, ROW_ELEM, ROW_COMP, ROW_INDEX, ROW_STRUCT, ROW_HOST } RowKind;
+typedef enum RowKind { ROW_CORE, ROW_SCALAR, ROW_ELEM, ROW_COMP, ROW_INDEX, ROW_STRUCT,
+	ROW_HOST } RowKind;
 typedef struct Build Build;
 typedef struct Sig Sig;
 
-/* A row of the operator table. Scalar and core nodes have rows as well (made from the .def files). */
+/* A row of the operator table. Scalar and core nodes have rows as well (made from the .def
+ * files). */
 struct Op {
 	const char *name;      /* in the IR: leaky_relu */
-	const char *onnx;      /* in a model: LeakyRelu, or "ai.onnx.ml:Scaler", "com.microsoft:Gelu"; NULL if none */
+	/* in a model: LeakyRelu, or "ai.onnx.ml:Scaler", "com.microsoft:Gelu"; NULL if none */
+	const char *onnx;
 	int since;             /* newest since_version whose form this row states */
 	RowKind kind;
 	const char *sig;       /* "(x: float, slope: x?) {alpha: float = 0.01} -> x"; see op.c */
@@ -180,7 +193,8 @@ struct Op {
 };
 
 /* Attribute of a graph node; lists are interned, sorted by name, defaults filled in. */
-typedef enum AttrKind { A_INT, A_FLOAT, A_STR, A_INTS, A_FLOATS, A_STRS, A_TENSOR, A_REGION, A_TYPE } AttrKind;
+typedef enum AttrKind { A_INT, A_FLOAT, A_STR, A_INTS, A_FLOATS, A_STRS, A_TENSOR, A_REGION,
+	A_TYPE } AttrKind;
 struct Attr {
 	const char *name;      /* interned */
 	AttrKind kind;
@@ -191,7 +205,7 @@ struct Attr {
 	const Attr *next;
 };
 
-/* ---- nodes --------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 struct Node {
 	const Op *op;
@@ -228,7 +242,8 @@ struct Region {
 
 /* Where a node came from: an ordered set of ONNX nodes. */
 struct Loc {
-	const char *name;      /* node's name, or its first output's, with the path of functions and subgraphs */
+	/* node's name, or its first output's, with the path of functions and subgraphs */
+	const char *name;
 	const char *type;      /* ONNX op type */
 	int index;             /* position in its graph, -1 if unknown */
 	const Loc *next;
@@ -243,16 +258,18 @@ void require_again(Module *, const Require *);           /* unless it stands alr
 /* An axis of an input that defines a symbol; the first one defines it, the others are checked. */
 typedef struct SymDef { Node *sym; int input, axis; } SymDef;
 
-/* A dimension that a loop or an if decides: the node whose tuple has the symbol at this result and axis
- * defines it by what it computed. Other dimensions of its results are expressions of what is around it. */
+/* A dimension that a loop or an if decides: the node whose tuple has the symbol at this result and
+ * axis defines it by what it computed. Other dimensions of its results are expressions of what is
+ * around it. */
 typedef struct LoopSym { Node *sym; int result, axis; } LoopSym;
 
 /* What --precision allows operands of contractions to be rounded to. */
 typedef enum Precision { PREC_MODEL, PREC_TF32, PREC_BF16, PREC_F16, N_PRECISIONS } Precision;
-extern const char *const precision_names[N_PRECISIONS];  /* as the option says them; f32: the model's own */
+/* as the option says them; f32: the model's own */
+extern const char *const precision_names[N_PRECISIONS];
 
-/* Precision ledger: what was rewritten inexactly or reduced. error: relative to the result's largest
- * magnitude. */
+/* Precision ledger: what was rewritten inexactly or reduced. error:
+ * relative to the result's largest magnitude. */
 typedef struct Ledger { const char *what, *cls; double error; const Loc *loc; } Ledger;
 void ledger_add(Module *, const char *what, const char *cls, double error, const Loc *);
 
@@ -260,7 +277,8 @@ struct Module {
 	Arena *arena;
 	Diag *diag;
 	const char *name;      /* of the model */
-	Region *main;          /* params: inputs; results: outputs (Node.name of neither is needed: see below) */
+	/* params: inputs; results: outputs (Node.name of neither is needed: see below) */
+	Region *main;
 	const char **in_names, **out_names;
 	Vec requires, symdefs, loopsyms, ledger, kernels;
 	Region *plan;          /* loop level: the host plan */
@@ -270,8 +288,10 @@ struct Module {
 	int64_t nextid;        /* axes, carries, fresh symbols */
 	bool strict;           /* only exact rewrites */
 	Precision precision;
-	bool proving;          /* within a proof about sizes: those that making its terms asks for stay short */
-	/* folding: computes n tensors that depend on constants alone; bound by cmd. NULL: nothing is folded. */
+	/* within a proof about sizes: those that making its terms asks for stay short */
+	bool proving;
+	/* folding: computes n tensors that depend on constants alone;
+	 * bound by cmd. NULL: nothing is folded. */
 	bool (*execute)(Module *, int n, Node *const *tensors, Node **constants);
 	struct Interns *interns;
 	Map named;             /* x_named: expression -> symbol */
@@ -279,9 +299,11 @@ struct Module {
 };
 Module *module_new(Diag *);
 void module_free(Module *);
-const char *output_name(const Module *, int output);     /* or output_0 ..., as its file is called */
+/* or output_0 ..., as its file is called */
+const char *output_name(const Module *, int output);
 const char *intern(Module *, const char *);              /* equal strings, one pointer */
-void require(Module *, Node *cond, const Loc *, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void require(Module *, Node *cond, const Loc *, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* Interns and returns the node described by t (op, type, in, attrs, name, n, num, data); nodes
  * with regions, and axes, carries, fresh symbols, are always new. Computes hash, size, range. */
@@ -289,20 +311,23 @@ Node *node_make(Module *, Node t);
 Node *node_with(Module *, const Node *, const Attr *attrs);   /* the same with these attributes */
 const Op *core_op(OpCode);                               /* row of a scalar or core node */
 
-/* ---- expr.c: scalars ------------------------------------------------------------------------------ */
+/* ---- expr.c: scalars ------------------------------------------------------------------------- */
 /* Constructors simplify: constants fold, index expressions become canonical polynomials, what a
  * range proves vanishes. Float identities only where bit-exact. */
 
 Node *x_num(Module *, DType, Num);
-Node *x_int(Module *, DType, int64_t);                   /* integers, bool, and floats from an integer */
+/* integers, bool, and floats from an integer */
+Node *x_int(Module *, DType, int64_t);
 Node *x_flt(Module *, DType, double);
 Node *x_idx(Module *, int64_t);                          /* index constant */
 Node *x_bool(Module *, bool);
 Node *x_axis(Module *, Node *extent);                    /* a new one, in [0, extent) */
 Node *x_sym(Module *, const char *name, int64_t lo, int64_t hi);   /* name NULL: a fresh one */
-Node *x_named(Module *, Node *);                         /* a symbol whose def is the (large) index expression: keeps sizes small */
+/* a symbol whose def is the (large) index expression: keeps sizes small */
+Node *x_named(Module *, Node *);
 Node *x_carry(Module *, DType);
-Node *x_op(Module *, OpCode, int nin, Node *const *in, DType to);  /* any scalar.def row; `to` for cast, bits */
+/* any scalar.def row; `to` for cast, bits */
+Node *x_op(Module *, OpCode, int nin, Node *const *in, DType to);
 /* The node as stated, without simplification: for the parser and where a form must stay. */
 Node *x_raw(Module *, OpCode, int nin, Node *const *in, DType result);
 Node *x1(Module *, OpCode, Node *), *x2(Module *, OpCode, Node *, Node *);
@@ -323,21 +348,25 @@ static inline Node *x_ne(Module *m, Node *a, Node *b) { return x2(m, O_NE, a, b)
 static inline Node *x_and(Module *m, Node *a, Node *b) { return x2(m, O_AND, a, b); }
 static inline Node *x_or(Module *m, Node *a, Node *b) { return x2(m, O_OR, a, b); }
 static inline Node *x_not(Module *m, Node *a) { return x1(m, O_NOT, a); }
-Node *x_addi(Module *, Node *, int64_t), *x_muli(Module *, Node *, int64_t);  /* with an index constant */
+/* with an index constant */
+Node *x_addi(Module *, Node *, int64_t), *x_muli(Module *, Node *, int64_t);
 Node *x_ceildiv(Module *, Node *, Node *);
 Node *x_reduce(Module *, Comb, int naxes, Node *const *axes, Node *body);
 Node *x_iter(Module *, Node *axis, Node *carry, Node *init, Node *step);
 Node *x_comb(Module *, Comb, Node *a, Node *b);          /* COMB_SUM: add ... */
-Node *x_comb_identity(Module *, Comb, DType);            /* sum 0, prod 1, min +inf/MAX, max -inf/MIN */
+/* sum 0, prod 1, min +inf/MAX, max -inf/MIN */
+Node *x_comb_identity(Module *, Comb, DType);
 
 bool is_int(const Node *, int64_t *v);                   /* an integer or index constant? */
 bool is_intv(const Node *, int64_t v);
-bool prove_lt(Module *, Node *a, Node *b), prove_le(Module *, Node *a, Node *b), prove_eq(Module *, Node *a, Node *b);
+bool prove_lt(Module *, Node *a, Node *b), prove_le(Module *, Node *a, Node *b),
+	prove_eq(Module *, Node *a, Node *b);
 /* e = coef * axis + rest with rest and coef free of the axis; false if it is not of that form. */
 bool linear_in(Module *, Node *e, Node *axis, Node **coef, Node **rest);
-bool contains(const Node *e, const Node *part);          /* does the scalar expression use the node? */
+/* does the scalar expression use the node? */
+bool contains(const Node *e, const Node *part);
 
-/* ---- walk.c: traversal and rewriting ------------------------------------------------------------------ */
+/* ---- walk.c: traversal and rewriting --------------------------------------------------------- */
 
 void *map_get(const Map *, const Node *);
 void map_put(Map *, const Node *, void *);               /* malloc'ed: map_free */
@@ -348,48 +377,60 @@ void map_free(Map *);
 Node **topo(Node *const *roots, int nroots, bool defs, int *n);
 /* The same for a region of statements; what symbols stand for is not entered. */
 Node **topo_statements(const Region *, int *n);
-/* The scalar nodes of an expression, operands first; does not enter the tensors it reads. malloc'ed. */
+/* The scalar nodes of an expression, operands first; does
+ * not enter the tensors it reads. malloc'ed. */
 Node **topo_scalar(Node *e, int *n);
 /* With definitions, and before each symbol that a loop or if decides that node (symbol_owners). */
 Node **topo_decided(Node *const *roots, int nroots, const Map *owner, int *n);
-/* Puts, for each LoopSym reachable from the results, its symbol and the loop or if that decides it. */
+/* Puts, for each LoopSym reachable from the results, its symbol and the loop or if that decides
+ * it. */
 void symbol_owners(Module *, Map *owner);
 /* Rebuilds e with the nodes of map replaced; bound axes and carries of reduce and iter are renewed
- * when `fresh`; goes through scalar nodes only, tensor operands of reads are looked up in map as well. */
+ * when `fresh`; goes through scalar nodes only, tensor operands of reads are looked up in map as
+ * well. */
 Node *subst(Module *, Node *e, Map *map, bool fresh);
 Node *subst1(Module *, Node *e, const Node *from, Node *to);
 
-/* ---- tensor.c: building tensors ------------------------------------------------------------------------- */
+/* ---- tensor.c: building tensors -------------------------------------------------------------- */
 
 Node *t_param(Module *, const char *name, const Type *, int position);
 Node *t_const(Module *, DType, int rank, const int64_t *dims, Data *);
 Node *t_scalar(Module *, DType, Num);                    /* rank 0 constant */
-/* Have all elements one value, known from a constant or a definition that is a number? Not of strings. */
+/* Have all elements one value, known from a constant or a definition
+ * that is a number? Not of strings. */
 bool uniform_value(const Node *tensor, Num *v);
-bool is_zero(const Node *scalar);                        /* 0, or an element of a tensor of zeros? integers */
+/* 0, or an element of a tensor of zeros? integers */
+bool is_zero(const Node *scalar);
 Node *t_ints(Module *, int n, const int64_t *);          /* i64[n] constant */
-Node *t_exprs(Module *, DType, int n, Node *const *e);   /* [n] tensor of index or scalar expressions */
+/* [n] tensor of index or scalar expressions */
+Node *t_exprs(Module *, DType, int n, Node *const *e);
 Node *t_scalar_expr(Module *, DType, Node *e);           /* rank 0 tensor of a scalar expression */
 void axes_new(Module *, int rank, Node *const *extents, Node **axes);
 Node *t_tensor(Module *, int rank, Node *const *axes, Node *body);
 /* Of its own even where it copies a tensor in order: the attributes say why. */
 Node *t_tensor_with(Module *, int rank, Node *const *axes, Node *body, const Attr *attrs);
-/* A routine of the runtime (abi.h, TCC_HOST); args: how its arguments come about (opt/plan_host.c). */
+/* A routine of the runtime (abi.h, TCC_HOST); args: how its arguments come about
+ * (opt/plan_host.c). */
 Node *t_host(Module *, const char *name, const char *args, const Type *, int nin, Node *const *in);
-Node *t_scatter(Module *, Comb, Node *base, int naxes, Node *const *axes, Node *const *idx, Node *value, Node *cond);
-Node *t_distinct(Module *, Node *scatter);                /* said of one whose updates all go to different places */
+Node *t_scatter(Module *, Comb, Node *base, int naxes, Node *const *axes, Node *const *idx,
+	Node *value, Node *cond);
+/* said of one whose updates all go to different places */
+Node *t_distinct(Module *, Node *scatter);
 Node *t_tuple(Module *, int n, Node *const *);
-Node *t_result(Module *, Node *tuple, int i);            /* looks through tuples and definitions of tuples */
-Node *x_read(Module *, Node *tensor, Node *const *idx);  /* one index a dimension; uses known elements */
+/* looks through tuples and definitions of tuples */
+Node *t_result(Module *, Node *tuple, int i);
+/* one index a dimension; uses known elements */
+Node *x_read(Module *, Node *tensor, Node *const *idx);
 /* The index into a dimension that is 1 or has room for i. */
 Node *x_stretched(Module *, Node *dim, Node *i);
 /* Reads with numpy broadcasting to the given axes of a result of the given rank. */
 Node *x_bread(Module *, Node *tensor, int rank, Node *const *axes);
 /* The broadcast of two dimensions: proved equal, or 1, else a select; records a requirement. */
 Node *dim_broadcast(Module *, Node *a, Node *b, const Loc *);
-bool dims_broadcast(Module *, int n, Node *const *tensors, int *rank, Node **dims, const Loc *); /* dims: room for MAX_RANK */
-/* The order that sorting means. a strictly before b, NaN last; equal in it; and the total one of elements p with
- * key a and q with key b, where equal keys stand by their indices. */
+/* dims: room for MAX_RANK */
+bool dims_broadcast(Module *, int n, Node *const *tensors, int *rank, Node **dims, const Loc *);
+/* The order that sorting means. a strictly before b, NaN last; equal in it; and the total one of
+ * elements p with key a and q with key b, where equal keys stand by their indices. */
 Node *x_ascending(Module *, Node *a, Node *b);
 Node *x_same(Module *, Node *a, Node *b);
 Node *x_before(Module *, Node *a, Node *b, Node *p, Node *q, bool descending);
@@ -402,20 +443,32 @@ static inline Node *dim_of(const Node *t, int i) { return t->type->dims[i]; }
 /* The elements of a small 1-D (or 0-D) integer tensor as index expressions: constants, symbols, or
  * reads at run time. False if its length is not a constant. n elements, in the arena. */
 bool index_elems(Module *, Node *tensor, int *n, Node ***elems);
-void infer_elems(Module *, Node *);                      /* sets elems from the definition, where they are known */
+/* sets elems from the definition, where they are known */
+void infer_elems(Module *, Node *);
 Node *definition(Node *);                                /* the end of its chain of definitions */
 
-/* ---- op.c: graph operators -------------------------------------------------------------------------------- */
+/* ---- op.c: graph operators ------------------------------------------------------------------- */
 
-extern const Op *const op_families[];                    /* NULL-terminated list of NULL-name-terminated tables */
+/* NULL-terminated list of NULL-name-terminated tables */
+extern const Op *const op_families[];
 const Op *op_find(const char *name);                     /* by the IR's name */
 const Op *op_find_onnx(const char *domain, const char *type);
 const Op *op_next(const Op *);                           /* every graph row, NULL to begin */
 
 /* The parsed signature of a row. */
-typedef struct SigOperand { const char *name; bool optional, variadic; const char *types; } SigOperand;
-typedef struct SigAttr { const char *name; AttrKind kind; bool required, has_default; Attr value; } SigAttr;
-struct Sig { int nin, nattrs, nout, min_out; SigOperand *in; SigAttr *attrs; SigOperand *out; bool variadic_out; };
+typedef struct SigOperand {
+	const char *name;
+	bool optional, variadic;
+	const char *types;
+} SigOperand;
+typedef struct SigAttr {
+	const char *name;
+	AttrKind kind;
+	bool required, has_default;
+	Attr value;
+} SigAttr;
+struct Sig { int nin, nattrs, nout, min_out; SigOperand *in; SigAttr *attrs; SigOperand *out;
+	bool variadic_out; };
 const Sig *op_sig(const Op *);
 
 /* What a builder sees. */
@@ -430,12 +483,15 @@ struct Build {
 };
 /* Makes a graph node: checks operands and attributes against the row, fills in defaults, interns,
  * builds the definition. NULL after an error was reported. */
-Node *graph_op(Module *, const Op *, int nin, Node *const *in, const Attr *attrs, int nout, int nregions,
+Node *graph_op(Module *, const Op *, int nin, Node *const *in, const Attr *attrs, int nout,
+	int nregions,
 	Region *const *regions, const Loc *);
 /* For builders: calls another row. attrs as "axis=1, keepdims=0" text, NULL for none. */
 Node *call(Build *, const char *name, int nin, Node *const *in, const char *attrs);
-Node *fail(Build *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));        /* invalid model (3): returns NULL */
-Node *unsupported(Build *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* (4): returns NULL */
+/* invalid model (3): returns NULL */
+Node *fail(Build *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* (4): returns NULL */
+Node *unsupported(Build *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 const Attr *attr_find(const Attr *, const char *name);
 int64_t attr_int(const Build *, const char *name);       /* by the row's default if absent */
@@ -444,42 +500,46 @@ const char *attr_str(const Build *, const char *name);
 bool attr_ints(const Build *, const char *name, int *n, const int64_t **v);   /* false if absent */
 const Attr *attrs_add(Module *, const Attr *list, Attr a);                    /* interned, sorted */
 
-/* ops/control.c, for the importer: x's slice at index `trip` (rank 0) of an axis, from the end if reverse. */
+/* ops/control.c, for the importer: x's slice at index `trip`
+ * (rank 0) of an axis, from the end if reverse. */
 Node *scan_element(Module *, Node *x, int axis, Node *trip, bool reverse);
-/* Requirements number `from` and on were made within a region: they hold only where cond (NULL: always) is
- * `when`, and are dropped if they cannot be checked when a run begins. */
+/* Requirements number `from` and on were made within a region: they hold only where cond (NULL:
+ * always) is `when`, and are dropped if they cannot be checked when a run begins. */
 void region_requires(Module *, int from, Node *cond, bool when);
 
 /* body.c: the definitions' language. */
 Node *body_expand(Build *);                              /* of an ELEM or COMP row with text */
 
-/* ---- print.c, parse.c, verify.c, eval.c ------------------------------------------------------------------- */
+/* ---- print.c, parse.c, verify.c, eval.c ------------------------------------------------------ */
 
 typedef enum Level { LEVEL_GRAPH, LEVEL_TENSOR, LEVEL_LOOP } Level;
 void module_print(Module *, Level, FILE *);
 char *expr_print(Module *, Node *scalar);                /* infix, in the arena */
-Module *module_parse(const char *text, const char *file, Diag *, Level *);    /* NULL after errors */
+/* NULL after errors */
+Module *module_parse(const char *text, const char *file, Diag *, Level *);
 bool module_verify(Module *, Level);                     /* false: a bug of ours, reported */
 bool module_verify_text(Module *, Level);                /* false: an error of the text, reported */
 /* Do the operands fit the scalar operation? If not, why. */
 bool scalar_fits(OpCode, int nin, Node *const *in, DType result, char *why, size_t size);
-/* Evaluates the module's main region: inputs and outputs as constants. wide: all floats in double. */
+/* Evaluates the module's main region: inputs and outputs as constants. wide: all floats in
+ * double. */
 bool module_eval(Module *, Level, Node *const *inputs, Node **outputs, bool wide);
 
-/* ---- math.c: expansions ------------------------------------------------------------------------------------- */
+/* ---- math.c: expansions ---------------------------------------------------------------------- */
 
-/* The expansion of a scalar operation (exp ...) in terms of the spelled ones; NULL if it is spelled.
- * Operand type f32 or f64 (narrower floats compute in f32 before this is asked). */
+/* The expansion of a scalar operation (exp ...) in terms of the spelled ones; NULL if it is
+ * spelled. Operand type f32 or f64 (narrower floats compute in f32 before this is asked). */
 Node *math_expand(Module *, OpCode, int nin, Node *const *in);
 double math_ulp(OpCode, DType);                          /* its stated error */
 /* Casts between f32 and a narrower float by integer operations; NULL for other pairs. f4e2m1 stands
  * as its code in a u8. */
 Node *math_cast(Module *, DType to, DType from, Node *in);
 
-/* ---- loop level ---------------------------------------------------------------------------------------------- */
+/* ---- loop level ------------------------------------------------------------------------------ */
 
 /* Kernel: buffers are the body's `buffer` nodes of space global; scalars its `sym` nodes. */
-enum { INDEX32_MAX = INT32_MAX - (1 << 16) };             /* leaves room for what lies past a last tile */
+/* leaves room for what lies past a last tile */
+enum { INDEX32_MAX = INT32_MAX - (1 << 16) };
 
 struct Kernel {
 	const char *name;
@@ -495,9 +555,11 @@ struct Kernel {
 	int64_t shared;        /* bytes of shared memory, each buffer rounded up to 16 */
 	bool index32;          /* GPU: the plan checks that no buffer has INDEX32_MAX elements or more, so that what
 	                        * symbols of sizes make up fits 32 bits */
-	Node *scratch;         /* bytes of stack buffers per thread of the pool, a host expression; NULL: none */
+	/* bytes of stack buffers per thread of the pool, a host expression; NULL: none */
+	Node *scratch;
 	double flops, bytes;   /* per unit of grid[0] * grid[1] * grid[2], estimated */
-	Node *cost;            /* flops as a host expression, where they depend on sizes; NULL: as above */
+	/* flops as a host expression, where they depend on sizes; NULL: as above */
+	Node *cost;
 	const char *schedule;  /* "class=map, vector=16": printed */
 	const Loc *loc;
 	const char **errors;   /* texts for bound: error number k+1 is errors[k] */
@@ -508,7 +570,8 @@ Region *region_new(Module *, const char *name);
 void region_add(Module *, Region *, Node *);             /* appends a result or statement */
 /* Statements (also appended to the region). loop.c */
 Node *l_for(Module *, Region *, ForKind, Node *axis, Region *body);
-Node *l_buffer(Module *, const char *name, DType, Space, int n, Node *const *extents);  /* not a statement */
+/* not a statement */
+Node *l_buffer(Module *, const char *name, DType, Space, int n, Node *const *extents);
 Node *l_alloc(Module *, Region *, Node *buffer);
 Node *l_load(Module *, Node *buffer, int n, Node *const *idx);        /* an expression */
 Node *l_store(Module *, Region *, Node *buffer, int n, Node *const *idx, Node *value);
@@ -516,23 +579,28 @@ Node *l_let(Module *, Region *, Node *value);                         /* usable 
 Node *l_when(Module *, Region *, Node *cond, Region *then, Region *els);
 Node *l_barrier(Module *, Region *);
 Node *l_prefetch(Module *, Region *, Node *buffer, Node *index);   /* index: past the end, too */
-/* How a move is made: asynchronously from global to shared memory, 4 or 16 bytes a thread; words of a
- * thread's own between its registers (u32) and memory; or a warp's 8 x 8 matrices of 2-byte elements,
- * 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes, of matrix l / 8,
- * and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4; transposed: these rows
- * of column l / 4. */
+/* How a move is made: asynchronously from global to shared memory, 4 or 16 bytes a thread; words of
+ * a thread's own between its registers (u32) and memory; or a warp's 8 x 8 matrices of 2-byte
+ * elements, 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes, of
+ * matrix l / 8, and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4;
+ * transposed: these rows of column l / 4. */
 typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, N_MOVES } MoveKind;
 extern const char *const move_kinds[N_MOVES];
-typedef struct Spot { Node *buffer, *const *idx; } Spot;            /* idx: as many as it has extents */
-Node *l_move(Module *, Region *, MoveKind, int bytes, Spot to, Spot from, Node *cond); /* cond NULL: always */
+/* idx: as many as it has extents */
+typedef struct Spot { Node *buffer, *const *idx; } Spot;
+/* cond NULL: always */
+Node *l_move(Module *, Region *, MoveKind, int bytes, Spot to, Spot from, Node *cond);
 Node *l_commit(Module *, Region *);
 Node *l_wait(Module *, Region *, int pending);
 Node *l_mma(Module *, Region *, const char *instruction, Spot c, Spot a, Spot b);
-Spot l_spot(const Node *statement, int k);             /* of a move or mma; buffer NULL: it has no more */
+/* of a move or mma; buffer NULL: it has no more */
+Spot l_spot(const Node *statement, int k);
 Node *l_move_cond(const Node *move);                     /* NULL: none */
 Node *l_while(Module *, Region *, Region *body);
 Node *l_break(Module *, Region *, Node *cond);
-Node *l_call(Module *, Region *, const char *name, int n, Node *const *args); /* usable as its int64 (index) result */
-Node *l_fold(Module *, Comb, Node *buffer, Node *axis, int n, Node *const *idx); /* an expression, see core.def */
+/* usable as its int64 (index) result */
+Node *l_call(Module *, Region *, const char *name, int n, Node *const *args);
+/* an expression, see core.def */
+Node *l_fold(Module *, Comb, Node *buffer, Node *axis, int n, Node *const *idx);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * com.microsoft: operators that onnxruntime's tools put into models. Attention is in contrib_attention.c.
- * Quantized forms compute on the dequantized values and quantize the result.
+ * com.microsoft: operators that onnxruntime's tools put into models. Attention is in
+ * contrib_attention.c. Quantized forms compute on the dequantized values and quantize the result.
  */
 #include <string.h>
 #include "rnn.h"
@@ -43,7 +43,7 @@ cast_to(Build *b, Node *x, DType d)
 	return t_tensor(b->m, rank_of(x), axes, x_cast(b->m, d, x_read(b->m, x, axes)));
 }
 
-/* ---- normalisation -------------------------------------------------------------------------------- */
+/* ---- normalisation --------------------------------------------------------------------------- */
 
 /* x over the root of its mean square along the last axis, and the root's reciprocal. */
 static bool
@@ -56,7 +56,8 @@ rms(Build *b, Node *x, Node *gamma, Node **out)
 
 	out[0] = call_result(b, "rms_normalization", 2, in, with_float(b, NULL, "epsilon", eps), 0);
 	e = cast_to(b, x, c);
-	sq = call(b, "reduce_mean", 2, (Node *[]){binary(b, "mul", e, e), t_ints(m, 1, minus_one)}, NULL);
+	sq = call(b, "reduce_mean", 2, (Node *[]){binary(b, "mul", e, e), t_ints(m, 1, minus_one)},
+		NULL);
 	if (!out[0] || !sq)
 		return false;
 	axes_new(m, rank_of(sq), sq->type->dims, axes);
@@ -91,7 +92,8 @@ build_skip_layer_norm(Build *b)
 
 	if (!s)
 		return NULL;
-	r = graph_op(b->m, op_find("layer_normalization"), 3, in, with_float(b, NULL, "epsilon", attr_float(b, "epsilon")), 3,
+	r = graph_op(b->m, op_find("layer_normalization"), 3, in,
+		with_float(b, NULL, "epsilon", attr_float(b, "epsilon")), 3,
 		0, NULL, b->loc);
 	if (!r)
 		return NULL;
@@ -165,12 +167,13 @@ build_embed_layer_norm(Build *b)
 		return NULL;
 	at[0] = x_axis(m, dim_of(in[0], 0));
 	at[1] = k = x_axis(m, dim_of(in[0], 1));
-	e = in[7] ? x_cast(m, DT_I32, x_eq(m, x_read(m, in[7], at), x_int(m, dtype_of(in[7]), 1))) : x_int(m, DT_I32, 0);
+	e = in[7] ? x_cast(m, DT_I32, x_eq(m, x_read(m, in[7], at), x_int(m, dtype_of(in[7]), 1)))
+		: x_int(m, DT_I32, 0);
 	out[1] = t_tensor(m, 1, at, in[7] ? x_reduce(m, COMB_SUM, 1, &k, e) : e);
 	return t_tuple(m, 3, out);
 }
 
-/* ---- fused products --------------------------------------------------------------------------------- */
+/* ---- fused products -------------------------------------------------------------------------- */
 
 /* x with its last two axes exchanged, and the first moved behind the other batch axes. */
 static Node *
@@ -193,7 +196,8 @@ transposed(Build *b, Node *x, bool last, bool batch)
 		perm[r - 1] = perm[r - 2];
 		perm[r - 2] = t;
 	}
-	return call_result(b, "transpose", 1, &x, attrs_add(b->m, NULL, (Attr){.name = "perm", .kind = A_INTS, .n = r,
+	return call_result(b, "transpose", 1, &x,
+		attrs_add(b->m, NULL, (Attr){.name = "perm", .kind = A_INTS, .n = r,
 		.is = arena_dup(b->m->arena, perm, sizeof *perm * (size_t)r)}), 0);
 }
 
@@ -202,14 +206,16 @@ build_fused_matmul(Build *b)
 {
 	Module *m = b->m;
 	Node *x = transposed(b, b->in[0], attr_int(b, "transA") != 0, attr_int(b, "transBatchA") != 0);
-	Node *y = transposed(b, b->in[1], attr_int(b, "transB") != 0, attr_int(b, "transBatchB") != 0), *t, *axes[MAX_RANK];
+	Node *y = transposed(b, b->in[1], attr_int(b, "transB") != 0, attr_int(b, "transBatchB") != 0),
+		*t, *axes[MAX_RANK];
 	double alpha = attr_float(b, "alpha");
 
 	t = binary(b, "matmul", x, y);
 	if (!t || alpha == 1)
 		return t;
 	axes_new(m, rank_of(t), t->type->dims, axes);
-	return t_tensor(m, rank_of(t), axes, x_mul(m, x_read(m, t, axes), x_flt(m, dtype_of(t), alpha)));
+	return t_tensor(m, rank_of(t), axes,
+		x_mul(m, x_read(m, t, axes), x_flt(m, dtype_of(t), alpha)));
 }
 
 /* An activation by its ONNX name; parameters p0, p1 where it has any. */
@@ -287,7 +293,8 @@ build_fused_gemm(Build *b)
 {
 	double p[2] = {attr_float(b, "activation_alpha"), attr_float(b, "activation_beta")};
 	const char *name = attr_str(b, "activation");
-	int n = attr_find(b->attrs, "activation_beta") ? 2 : attr_find(b->attrs, "activation_alpha") ? 1 : 0;
+	int n = attr_find(b->attrs, "activation_beta") ? 2 : attr_find(b->attrs, "activation_alpha") ? 1
+		: 0;
 
 	if (strcmp(name, "Selu") == 0 && attr_find(b->attrs, "activation_gamma")) {
 		p[1] = attr_float(b, "activation_gamma");
@@ -296,7 +303,7 @@ build_fused_gemm(Build *b)
 	return activation(b, call_result(b, "gemm", 3, b->in, attrs_of(b, "gemm"), 0), name, n, p);
 }
 
-/* ---- weights of few bits ------------------------------------------------------------------------------ */
+/* ---- weights of few bits --------------------------------------------------------------------- */
 
 /* An element of [n, blocks], also given flat. */
 static Node *
@@ -322,8 +329,9 @@ bit_field(Module *m, Node *byte, Node *i, int64_t bits)
 }
 
 /*
- * accuracy_level 4: the operand's values as signed bytes, block by block, with the block's largest magnitude
- * as 127 (MLAS, CompInt8), times a scale: a sum of products that may become one of bytes (opt/quantized.c).
+ * accuracy_level 4: the operand's values as signed bytes, block by block, with the block's largest
+ * magnitude as 127 (MLAS, CompInt8), times a scale: a sum of products that may become one of bytes
+ * (opt/quantized.c).
  */
 static Node *
 in_bytes(Module *m, Node *a, int64_t block)
@@ -333,7 +341,8 @@ in_bytes(Module *m, Node *a, int64_t block)
 	Node *ax[MAX_RANK], *at[MAX_RANK], *j = x_axis(m, x_idx(m, block)), *most, *e;
 
 	for (i = 0; i < r; i++)
-		at[i] = ax[i] = x_axis(m, i + 1 < r ? dim_of(a, i) : x_fdiv(m, dim_of(a, i), x_idx(m, block)));
+		at[i] = ax[i] = x_axis(m,
+			i + 1 < r ? dim_of(a, i) : x_fdiv(m, dim_of(a, i), x_idx(m, block)));
 	at[r - 1] = x_add(m, x_muli(m, ax[r - 1], block), j);
 	e = x_cast(m, c, x1(m, O_ABS, x_read(m, a, at)));
 	most = t_tensor(m, r, ax, x_reduce(m, COMB_MAX, 1, &j, e));
@@ -341,7 +350,8 @@ in_bytes(Module *m, Node *a, int64_t block)
 	for (i = 0; i < r; i++)
 		at[i] = i + 1 < r ? ax[i] : x_fdiv(m, ax[i], x_idx(m, block));
 	most = x_read(m, most, at);
-	e = x_select(m, x_ne(m, most, x_int(m, c, 0)), x2(m, O_DIV, x_int(m, c, 127), most), x_int(m, c, 0));
+	e = x_select(m, x_ne(m, most, x_int(m, c, 0)), x2(m, O_DIV, x_int(m, c, 127), most),
+		x_int(m, c, 0));
 	e = x_cast(m, DT_I8, x1(m, O_RINT, x_mul(m, x_cast(m, c, x_read(m, a, ax)), e)));
 	e = x_cast(m, c, x_cast(m, DT_I32, x_read(m, t_tensor(m, r, ax, e), ax)));
 	e = x_mul(m, e, x2(m, O_DIV, most, x_int(m, c, 127)));
@@ -376,7 +386,8 @@ nbits_sizes(Build *b, const NBits *q)
 	require(m, x_eq(m, columns, x_idx(m, q->K)), b->loc, "the operand has %s columns, K is %lld",
 		expr_print(m, columns), (long long)q->K);
 	if (q->zeros)
-		expect_dim(b, "zero_points", numel(m, q->zeros), x_muli(m, zeros_of_row(m, q), q->N), false);
+		expect_dim(b, "zero_points", numel(m, q->zeros), x_muli(m, zeros_of_row(m, q), q->N),
+			false);
 	if (q->zeros && rank_of(q->zeros) == 2)
 		expect_dim(b, "zero_points", dim_of(q->zeros, 1), zeros_of_row(m, q), false);
 	if (rank_of(q->scales) == 2)
@@ -490,7 +501,7 @@ build_matmul_nbits(Build *b)
 	return t_tensor(m, r, ax, x_cast(m, d, e));
 }
 
-/* ---- quantized products ------------------------------------------------------------------------------------ */
+/* ---- quantized products ---------------------------------------------------------------------- */
 
 /* A B * a_scale * b_scale + bias, of bytes less their zero points. */
 static Node *
@@ -531,7 +542,8 @@ build_dynamic_matmul(Build *b)
 {
 	Node **in = b->in, *q[3];
 
-	return quantized(b, in[0], q) ? scaled_product(b, q[0], q[2], q[1], in[1], in[3], in[2], in[4]) : NULL;
+	return quantized(b, in[0], q) ? scaled_product(b, q[0], q[2], q[1], in[1], in[3], in[2], in[4])
+		: NULL;
 }
 
 static Node *
@@ -551,7 +563,7 @@ build_qlinear_concat(Build *b)
 	return y ? call(b, "quantize_linear", 3, (Node *[]){y, b->in[0], b->in[1]}, NULL) : NULL;
 }
 
-/* ---- DynamicQuantizeLSTM -------------------------------------------------------------------------------------- */
+/* ---- DynamicQuantizeLSTM --------------------------------------------------------------------- */
 
 typedef struct Quant { Node *w, *ws, *wz, *r, *rs, *rz; } Quant;
 
@@ -565,11 +577,12 @@ gate_param(Module *m, Node *t, int dir, Node *n)
 }
 
 /*
- * sum over k of (q[lead.., k] - z)(w[dir, k, n] - wz), times the scales: the quantized operand q has
- * `lead` dimensions before k. The sum is distributed, as for other products of bytes.
+ * sum over k of (q[lead.., k] - z)(w[dir, k, n] - wz), times the scales: the quantized operand q
+ * has `lead` dimensions before k. The sum is distributed, as for other products of bytes.
  */
 static Node *
-gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *w, Node *ws, Node *wz)
+gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *w, Node *ws,
+	Node *wz)
 {
 	Module *m = r->b->m;
 	Node *ax[3], *k, *qi[3], *wi[3], *e, *t, *sums, *za, *zb, *n, *sk, *s;
@@ -584,7 +597,8 @@ gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *
 	qi[lead] = wi[1] = k;
 	wi[0] = x_idx(m, dir);
 	wi[2] = n;
-	t = t_tensor(m, lead + 1, ax, sum_of_products(m, DT_I32, 1, &k, x_read(m, q[0], qi), x_read(m, w, wi)));
+	t = t_tensor(m, lead + 1, ax,
+		sum_of_products(m, DT_I32, 1, &k, x_read(m, q[0], qi), x_read(m, w, wi)));
 	wi[1] = sk = x_axis(m, dim_of(w, 1));
 	sums = t_tensor(m, 1, &n, x_reduce(m, COMB_SUM, 1, &sk, x_cast(m, DT_I32, x_read(m, w, wi))));
 	axes_new(m, lead + 1, t->type->dims, ax);
@@ -597,7 +611,8 @@ gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *
 		for (i = 0; i < lead; i++)
 			qi[order[i]] = all[i] = x_axis(m, dim_of(q[0], order[i]));
 		qi[lead] = red;
-		rows = t_tensor(m, lead, all, x_reduce(m, COMB_SUM, 1, &red, x_cast(m, DT_I32, x_read(m, q[0], qi))));
+		rows = t_tensor(m, lead, all,
+			x_reduce(m, COMB_SUM, 1, &red, x_cast(m, DT_I32, x_read(m, q[0], qi))));
 		s = x_mul(m, x_cast(m, DT_I32, dim_of(w, 1)), za);
 		e = x_sub(m, e, x_mul(m, zb, x_sub(m, x_read(m, rows, ax), s)));
 	}
@@ -637,7 +652,8 @@ build_dynamic_lstm(Build *b)
 	static const char *const acts[] = {"Sigmoid", "Tanh", "Tanh"};
 	Node **in = b->in;
 	Quant q = {in[1], in[8], in[9], in[2], in[10], in[11]};
-	Rnn r = {.x = in[0], .w = in[1], .r = in[2], .bias = in[3], .lens = in[4], .h0 = in[5], .c0 = in[6], .p = in[7],
+	Rnn r = {.x = in[0], .w = in[1], .r = in[2], .bias = in[3], .lens = in[4], .h0 = in[5],
+		.c0 = in[6], .p = in[7],
 		.input = quant_input, .state = quant_state, .cell = lstm_cell, .quant = &q};
 	Module *m = b->m;
 	int i;
@@ -647,8 +663,10 @@ build_dynamic_lstm(Build *b)
 	r.H = dim_of(in[2], 1);
 	if (!rnn_args(b, &r, 4, 3, acts))
 		return NULL;
-	require(m, x_and(m, x_eq(m, dim_of(in[1], 2), x_muli(m, r.H, 4)), x_eq(m, dim_of(in[2], 2), x_muli(m, r.H, 4))), b->loc,
-		"W and R have %s and %s columns for %s units", expr_print(m, dim_of(in[1], 2)), expr_print(m, dim_of(in[2], 2)),
+	require(m, x_and(m, x_eq(m, dim_of(in[1], 2), x_muli(m, r.H, 4)),
+		x_eq(m, dim_of(in[2], 2), x_muli(m, r.H, 4))), b->loc,
+		"W and R have %s and %s columns for %s units", expr_print(m, dim_of(in[1], 2)),
+		expr_print(m, dim_of(in[2], 2)),
 		expr_print(m, r.H));
 	for (i = 0; i < 6; i++) {
 		Node *t = in[i < 2 ? 1 + i : 6 + i];
@@ -658,12 +676,13 @@ build_dynamic_lstm(Build *b)
 		if (i >= 2 && rank_of(t) > 1)
 			expect_dim(b, "a scale or zero point", dim_of(t, 1), x_muli(m, r.H, 4), false);
 	}
-	require(m, x_eq(m, dim_of(in[1], 1), r.I), b->loc, "W has %s rows for %s inputs", expr_print(m, dim_of(in[1], 1)),
+	require(m, x_eq(m, dim_of(in[1], 1), r.I), b->loc, "W has %s rows for %s inputs",
+		expr_print(m, dim_of(in[1], 1)),
 		expr_print(m, r.I));
 	return rnn_build(&r, true);
 }
 
-/* ---- distances --------------------------------------------------------------------------------------------------- */
+/* ---- distances ------------------------------------------------------------------------------- */
 
 static Node *
 build_cdist(Build *b)
@@ -677,7 +696,8 @@ build_cdist(Build *b)
 		return unsupported(b, "metric \"%s\"", metric);
 	if (rank_of(x) != 2 || rank_of(y) != 2)
 		return fail(b, "operands must have 2 dimensions");
-	require(m, x_eq(m, dim_of(x, 1), dim_of(y, 1)), b->loc, "vectors have %s and %s elements", expr_print(m, dim_of(x, 1)),
+	require(m, x_eq(m, dim_of(x, 1), dim_of(y, 1)), b->loc, "vectors have %s and %s elements",
+		expr_print(m, dim_of(x, 1)),
 		expr_print(m, dim_of(y, 1)));
 	ax[0] = x_axis(m, dim_of(x, 0));
 	ax[1] = x_axis(m, dim_of(y, 0));
@@ -698,96 +718,129 @@ build_cdist(Build *b)
 
 const Op ops_contrib[] = {
 	ELEM("ms_gelu", MS("Gelu"), 1, "(v: float) {} -> y", ERF, "gelu"),
-	ELEM("bias_gelu", MS("BiasGelu"), 1, "(a: float, b: a) {} -> y", "v = a + b; " ERF, "gelu of a sum"),
+	ELEM("bias_gelu", MS("BiasGelu"), 1, "(a: float, b: a) {} -> y", "v = a + b; " ERF,
+	"gelu of a sum"),
 	ELEM("fast_gelu", MS("FastGelu"), 1, "(x: float, bias: x?) {} -> y",
 		"v = has(bias) ? x + bias : x; 0.5 * v * (1 + tanh(v * (0.035677408136300125 * v * v + 0.7978845608028654)))",
 		"gelu by tanh"),
-	ELEM("quick_gelu", MS("QuickGelu"), 1, "(x: float) {alpha: float = 1.702} -> y", "x / (1 + exp(-(alpha * x)))",
+	ELEM("quick_gelu", MS("QuickGelu"), 1, "(x: float) {alpha: float = 1.702} -> y",
+	"x / (1 + exp(-(alpha * x)))",
 		"x sigmoid(alpha x)"),
-	ELEM("bias_add", MS("BiasAdd"), 1, "(x: float, bias: x, skip: x) {} -> y", "x + bias + skip", "a sum of three"),
-	BUILD("simplified_layer_normalization", "SimplifiedLayerNormalization", 1, "(x: float, scale: float)"
-		" {axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1} -> y, inv_std?", build_simplified_layer_norm,
+	ELEM("bias_add", MS("BiasAdd"), 1, "(x: float, bias: x, skip: x) {} -> y", "x + bias + skip",
+	"a sum of three"),
+	BUILD("simplified_layer_normalization", "SimplifiedLayerNormalization", 1,
+	"(x: float, scale: float)"
+		" {axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1} -> y, inv_std?",
+		build_simplified_layer_norm,
 		"divided by the root of the mean square"),
-	BUILD("skip_layer_normalization", MS("SkipLayerNormalization"), 1, "(x: float, skip: x, gamma: x, beta: x?, bias: x?)"
-		" {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?", build_skip_layer_norm, "layer norm of a sum"),
+	BUILD("skip_layer_normalization", MS("SkipLayerNormalization"), 1,
+	"(x: float, skip: x, gamma: x, beta: x?, bias: x?)"
+		" {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?", build_skip_layer_norm,
+		"layer norm of a sum"),
 	BUILD("skip_simplified_layer_normalization", MS("SkipSimplifiedLayerNormalization"), 1,
 		"(x: float, skip: x, gamma: x, bias: x?) {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?",
 		build_skip_simplified, "simplified layer norm of a sum"),
-	BUILD("embed_layer_normalization", MS("EmbedLayerNormalization"), 1, "(ids: idx, segments: idx?, words: float,"
+	BUILD("embed_layer_normalization", MS("EmbedLayerNormalization"), 1,
+	"(ids: idx, segments: idx?, words: float,"
 		" positions: words, segment_table: words?, gamma: words, beta: words, mask: idx?, position_ids: idx?)"
-		" {epsilon: float = 1e-12, mask_index_type: int = 0} -> y, mask_index?, sum?", build_embed_layer_norm,
+		" {epsilon: float = 1e-12, mask_index_type: int = 0} -> y, mask_index?, sum?",
+		build_embed_layer_norm,
 		"layer norm of summed embeddings"),
-	BUILD("fused_matmul", MS("FusedMatMul"), 1, "(a: float, b: a) {alpha: float = 1, transA: int = 0, transB: int = 0,"
+	BUILD("fused_matmul", MS("FusedMatMul"), 1,
+	"(a: float, b: a) {alpha: float = 1, transA: int = 0, transB: int = 0,"
 		" transBatchA: int = 0, transBatchB: int = 0} -> y", build_fused_matmul, "alpha a' b'"),
-	BUILD("transpose_matmul", MS("TransposeMatMul"), 1, "(a: float, b: a) {alpha: float = 1, transA: int = 0,"
+	BUILD("transpose_matmul", MS("TransposeMatMul"), 1,
+	"(a: float, b: a) {alpha: float = 1, transA: int = 0,"
 		" transB: int = 0} -> y", build_fused_matmul, "alpha a' b'"),
 	BUILD("fused_conv", MS("FusedConv"), 1, "(x: float, w: x, bias: x?, z: x?) {activation: str?,"
-		" activation_params: floats?, " CONV "} -> y", build_fused_conv, "convolution and an activation"),
-	BUILD("fused_gemm", MS("FusedGemm"), 1, "(a: float, b: a, c: a?) {activation: str?, activation_alpha: float?,"
+		" activation_params: floats?, " CONV "} -> y", build_fused_conv,
+		"convolution and an activation"),
+	BUILD("fused_gemm", MS("FusedGemm"), 1,
+	"(a: float, b: a, c: a?) {activation: str?, activation_alpha: float?,"
 		" activation_beta: float?, activation_gamma: float?, alpha: float = 1, beta: float = 1, transA: int = 0,"
 		" transB: int = 0} -> y", build_fused_gemm, "Gemm and an activation"),
-	BUILD("matmul_nbits", MS("MatMulNBits"), 1, "(a: float, b: u8, scales: a, zeros: u8|float?, g_idx: i32?, bias: a?)"
+	BUILD("matmul_nbits", MS("MatMulNBits"), 1,
+	"(a: float, b: u8, scales: a, zeros: u8|float?, g_idx: i32?, bias: a?)"
 		" {K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0} -> y",
 		build_matmul_nbits, "product with weights of few bits"),
-	BUILD("matmul_integer_to_float", MS("MatMulIntegerToFloat"), 1, "(a: i8|u8, b: i8|u8, a_scale: float, b_scale: a_scale,"
-		" a_zero: a?, b_zero: b?, bias: a_scale?) {} -> y", build_matmul_integer_to_float, "scaled product of bytes"),
-	BUILD("dynamic_quantize_matmul", MS("DynamicQuantizeMatMul"), 1, "(a: f32, b: i8|u8, b_scale: f32, b_zero: b?,"
+	BUILD("matmul_integer_to_float", MS("MatMulIntegerToFloat"), 1,
+	"(a: i8|u8, b: i8|u8, a_scale: float, b_scale: a_scale,"
+		" a_zero: a?, b_zero: b?, bias: a_scale?) {} -> y", build_matmul_integer_to_float,
+		"scaled product of bytes"),
+	BUILD("dynamic_quantize_matmul", MS("DynamicQuantizeMatMul"), 1,
+	"(a: f32, b: i8|u8, b_scale: f32, b_zero: b?,"
 		" bias: f32?) {} -> y", build_dynamic_matmul, "product of an operand quantized on the fly"),
-	STRUCT("dynamic_quantize_lstm", MS("DynamicQuantizeLSTM"), 1, "(x: f32, w: i8|u8, r: i8|u8, bias: f32?,"
+	STRUCT("dynamic_quantize_lstm", MS("DynamicQuantizeLSTM"), 1,
+	"(x: f32, w: i8|u8, r: i8|u8, bias: f32?,"
 		" sequence_lens: i32?, initial_h: f32?, initial_c: f32?, p: f32?, w_scale: f32, w_zero: w, r_scale: f32, r_zero: r)"
 		" {activation_alpha: floats?, activation_beta: floats?, activations: strs?, clip: float?,"
 		" direction: str = \"forward\", hidden_size: int?, input_forget: int = 0} -> y?, y_h?, y_c?", build_dynamic_lstm,
 		"LSTM with products of bytes"),
-	BUILD("cdist", MS("CDist"), 1, "(a: f32|f64, b: a) {metric: str = \"sqeuclidean\"} -> c", build_cdist,
+	BUILD("cdist", MS("CDist"), 1, "(a: f32|f64, b: a) {metric: str = \"sqeuclidean\"} -> c",
+	build_cdist,
 		"distances between rows"),
 	/* quantized */
 	COMP("qlinear_add", MS("QLinearAdd"), 1, Q2_IN, Q2("x + y"), "sum"),
 	COMP("qlinear_mul", MS("QLinearMul"), 1, Q2_IN, Q2("x * y"), "product"),
-	COMP("qlinear_sigmoid", MS("QLinearSigmoid"), 1, Q1_IN " {} -> y", Q1("sigmoid(v)"), "logistic function"),
+	COMP("qlinear_sigmoid", MS("QLinearSigmoid"), 1, Q1_IN " {} -> y", Q1("sigmoid(v)"),
+	"logistic function"),
 	COMP("qlinear_leaky_relu", MS("QLinearLeakyRelu"), 1, Q1_IN " {alpha: float = 0.01} -> y",
 		Q1("leaky_relu(v, alpha=alpha)"), "leaky relu"),
 	COMP("qlinear_softmax", MS("QLinearSoftmax"), 1, Q1_IN " {axis: int = -1, opset: int} -> y",
 		Q1("opset < 13 ? reshape(softmax(flatten(v, axis=axis(axis, v)), axis=1), shape(v)) : softmax(v, axis=axis)"),
 		"softmax"),
-	COMP("qlinear_global_average_pool", MS("QLinearGlobalAveragePool"), 1, Q1_IN " {channels_last: int = 0} -> y",
+	COMP("qlinear_global_average_pool", MS("QLinearGlobalAveragePool"), 1,
+	Q1_IN " {channels_last: int = 0} -> y",
 		Q1("channels_last ? transpose(global_average_pool(transpose(v, perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1])"
 		" : global_average_pool(v)"), "mean over the spatial dimensions"),
-	COMP("qlinear_average_pool", MS("QLinearAveragePool"), 1, Q1_IN " {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
+	COMP("qlinear_average_pool", MS("QLinearAveragePool"), 1,
+	Q1_IN " {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
 		" channels_last: int = 0, count_include_pad: int = 0, kernel_shape: ints, pads: ints?, strides: ints?} -> y",
 		"d = dequantize_linear(x, x_scale, x_zero); v = channels_last ? transpose(d, perm=[0, 3, 1, 2]) : d;"
 		"p = average_pool(v, auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad,"
 		" kernel_shape=kernel_shape, pads=pads, strides=strides);"
 		"q = channels_last ? transpose(p, perm=[0, 2, 3, 1]) : p;"
 		"quantize_linear(q, y_scale, y_zero, output_dtype=type(x))", "mean over windows"),
-	COMP("qlinear_reduce_mean", MS("QLinearReduceMean"), 1, Q1_IN " {axes: ints, keepdims: int} -> y",
+	COMP("qlinear_reduce_mean", MS("QLinearReduceMean"), 1,
+	Q1_IN " {axes: ints, keepdims: int} -> y",
 		Q1("reduce_mean(v, axes, keepdims=keepdims)"), "mean over axes"),
-	COMP("qlinear_where", MS("QLinearWhere"), 1, "(c: bool, x: i8|u8, x_scale: f32, x_zero: x, y: x, y_scale: f32,"
+	COMP("qlinear_where", MS("QLinearWhere"), 1,
+	"(c: bool, x: i8|u8, x_scale: f32, x_zero: x, y: x, y_scale: f32,"
 		" y_zero: x, z_scale: f32, z_zero: x) {} -> z", "a = dequantize_linear(x, x_scale, x_zero);"
 		"b = dequantize_linear(y, y_scale, y_zero); quantize_linear(where(c, a, b), z_scale, z_zero)", "c ? x : y"),
-	BUILD("qlinear_concat", MS("QLinearConcat"), 1, "(y_scale: f32, y_zero: i8|u8, rest: any*) {axis: int} -> y",
+	BUILD("qlinear_concat", MS("QLinearConcat"), 1,
+	"(y_scale: f32, y_zero: i8|u8, rest: any*) {axis: int} -> y",
 		build_qlinear_concat, "side by side along an axis"),
-	COMP("qgemm", MS("QGemm"), 1, "(a: i8|u8, a_scale: f32, a_zero: a, b: i8|u8, b_scale: f32, b_zero: b, c: i32?,"
+	COMP("qgemm", MS("QGemm"), 1,
+	"(a: i8|u8, a_scale: f32, a_zero: a, b: i8|u8, b_scale: f32, b_zero: b, c: i32?,"
 		" y_scale: f32?, y_zero: i8|u8?) {alpha: float = 1, transA: int = 0, transB: int = 0} -> y",
 		"p = transA ? transpose(a, perm=[1, 0]) : a; q = transB ? transpose(b, perm=[1, 0]) : b;"
 		"t = matmul_integer(p, q, a_zero, b_zero); s = has(c) ? t + c : t;"
 		"f = cast(s, f32) * (alpha * a_scale * b_scale);"
 		"has(y_scale) ? quantize_linear(f, y_scale, y_zero) : f", "quantized Gemm"),
-	COMP("ms_quantize_linear", MS("QuantizeLinear"), 1, "(x: float, scale: x, zero: int?) {axis: int = 1} -> y",
+	COMP("ms_quantize_linear", MS("QuantizeLinear"), 1,
+	"(x: float, scale: x, zero: int?) {axis: int = 1} -> y",
 		"quantize_linear(x, scale, zero, axis=axis)", "x / scale rounded, plus the zero point"),
-	COMP("ms_dequantize_linear", MS("DequantizeLinear"), 1, "(x: int, scale: float, zero: x?) {axis: int = 1} -> y",
+	COMP("ms_dequantize_linear", MS("DequantizeLinear"), 1,
+	"(x: int, scale: float, zero: x?) {axis: int = 1} -> y",
 		"dequantize_linear(x, scale, zero, axis=axis)", "(x - zero point) scale"),
 	/* other names of what is there */
 	COMP("ms_pad", MS("Pad"), 1, "(x: any, pads: i64, value: x?) {mode: str = \"constant\"} -> y",
 		"pad(x, pads, value, mode=mode)", "elements added at the ends of axes"),
-	COMP("ms_trilu", MS("Trilu"), 1, "(x: any, k: i64?) {upper: int = 1} -> y", "trilu(x, k, upper=upper)",
+	COMP("ms_trilu", MS("Trilu"), 1, "(x: any, k: i64?) {upper: int = 1} -> y",
+	"trilu(x, k, upper=upper)",
 		"a triangle, zeros elsewhere"),
-	COMP("ms_gather_nd", MS("GatherND"), 1, "(x: any, indices: idx) {} -> y", "gather_nd(x, cast(indices, i64))",
+	COMP("ms_gather_nd", MS("GatherND"), 1, "(x: any, indices: idx) {} -> y",
+	"gather_nd(x, cast(indices, i64))",
 		"slices by index vectors"),
-	COMP("nhwc_max_pool", MS("NhwcMaxPool"), 1, "(x: i8|u8) {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
+	COMP("nhwc_max_pool", MS("NhwcMaxPool"), 1,
+	"(x: i8|u8) {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
 		" dilations: ints?, kernel_shape: ints, pads: ints?, strides: ints?} -> y",
 		"transpose(max_pool(transpose(x, perm=[0, 3, 1, 2]), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations,"
-		" kernel_shape=kernel_shape, pads=pads, strides=strides), perm=[0, 2, 3, 1])", "maximum over windows"),
-	COMP("ms_group_norm", MS("GroupNorm"), 1, "(x: float, gamma: float, beta: gamma) {activation: int,"
+		" kernel_shape=kernel_shape, pads=pads, strides=strides), perm=[0, 2, 3, 1])",
+		"maximum over windows"),
+	COMP("ms_group_norm", MS("GroupNorm"), 1,
+	"(x: float, gamma: float, beta: gamma) {activation: int,"
 		" channels_last: int = 1, epsilon: float = 1e-5, groups: int} -> y",
 		"t = channels_last ? transpose(x, perm=[0, 3, 1, 2]) : x;"
 		"n = group_normalization(t, cast(gamma, type(x)), cast(beta, type(x)), epsilon=epsilon, num_groups=groups);"
