@@ -20,7 +20,7 @@ typedef struct Options {
 	List target, emit, shape, dim, freeze, input, output, data;
 	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only,
 		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level,
-		*precision, *baseline;
+		*precision, *trace, *baseline;
 	const char *json;      /* file, or "" for stdout */
 	int threads, jobs, iters, warmup, timeout, seed, max_seconds;
 	int64_t max_arena, max_memory;         /* bytes; 0: no limit */

@@ -62,6 +62,8 @@ const Opt options[] = {
 		"runs before the timed ones (default 5)"},
 	{"iters",               0,   OPT_INT,     AT(iters),        "N", TIMED,
 		"timed runs (default: as many as the duration takes)"},
+	{"trace",               0,   OPT_TEXT,    AT(trace),        "FILE", PROFILE,
+		"the last run's launches, for chrome://tracing"},
 	{"duration",            0,   OPT_REAL,    AT(duration),     "S", TIMED,
 		"seconds of timed runs (default 2)"},
 	{"baseline",            0,   OPT_TEXT,    AT(baseline),     "FILE", BENCH,

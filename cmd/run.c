@@ -56,6 +56,8 @@ arguments(const Options *o, const char *name, const char *mode)
 		add_number(&a, "--threads", o->threads);
 	if (o->device)
 		add(&a, "--device", o->device);
+	if (o->trace)
+		add(&a, "--trace", o->trace);
 	if (o->warmup >= 0)
 		add_number(&a, "--warmup", o->warmup);
 	if (o->iters)

@@ -151,6 +151,7 @@ typedef void TccParallelFor(void *user, int64_t n, void (*body)(void *arg, int64
 enum {
 	TCC_PROFILE_KERNELS   = 1,      /* time every kernel: tcc_profile */
 	TCC_PROFILE_TRANSFERS = 2,      /* wait between upload, kernels and download: tcc_times */
+	TCC_PROFILE_EVENTS    = 4,      /* with KERNELS: every launch of the last run: tcc_events */
 };
 
 /* Zero means the default everywhere. */
@@ -201,6 +202,13 @@ typedef struct TccProfile {
 
 const TccProfile *tcc_profile(const TccContext *ctx);   /* one per kernel; NULL if not asked for */
 void tcc_profile_reset(TccContext *ctx);
+
+/* A launch of the last run, in order; valid until the next run. */
+typedef struct TccEvent {
+	uint32_t kernel;
+	uint64_t start_ns, ns;          /* since the run began; how long */
+} TccEvent;
+const TccEvent *tcc_events(const TccContext *ctx, uint64_t *n);
 
 /* Nanoseconds of the last run: upload, kernels, download (device models; else all in exec). */
 typedef struct TccTimes {

@@ -154,6 +154,20 @@ static int32_t api_alias(TccRun *run, int64_t buffer, int64_t base, int64_t offs
 
 /* --- kernels ----------------------------------------------------------------------------- */
 
+static int note_event(TccContext *ctx, uint32_t kernel, uint64_t start, uint64_t ns)
+{
+	if (ctx->nevents == ctx->events_cap) {
+		uint64_t cap = 2 * ctx->events_cap + 256;
+		void *p = realloc(ctx->events, cap * sizeof *ctx->events);
+		if (!p)
+			return tcc_no_memory(&ctx->err, cap * sizeof *ctx->events);
+		ctx->events = p;
+		ctx->events_cap = cap;
+	}
+	ctx->events[ctx->nevents++] = (TccEvent){kernel, start - ctx->began, ns};
+	return 0;
+}
+
 static int timed_launch(TccContext *ctx, uint32_t kernel, const int64_t *args)
 {
 	const TccKernel *k = &ctx->inst->kernels[kernel];
@@ -164,7 +178,10 @@ static int timed_launch(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	int rc = ctx->launch(ctx, kernel, args);
 	if (!rc && dev && !(rc = tcc_queue_flush(ctx)))
 		rc = dev->ops->sync(dev, ctx->stream, &ctx->err);
-	p->ns += tcc_now() - start;
+	uint64_t ns = tcc_now() - start;
+	if (!rc && ctx->inst->options.profile & TCC_PROFILE_EVENTS)
+		rc = note_event(ctx, kernel, start, ns);
+	p->ns += ns;
 	p->launches++;
 	p->flops += units * k->flops;
 	for (uint32_t i = 0; i < k->nbufs; i++)

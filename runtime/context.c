@@ -181,6 +181,7 @@ void tcc_context_free(TccContext *ctx)
 	tcc_planner_free(ctx->planner);
 	void *all[] = {ctx->slots, ctx->sizes, ctx->const_sizes, ctx->block_of, ctx->block_sizes,
 	               ctx->bound, ctx->in_copy, ctx->out, ctx->lists, ctx->errors, ctx->profile,
+	               ctx->events,
 	               ctx->scratch};
 	for (size_t i = 0; i < TCC_COUNT(all); i++)
 		free(all[i]);
@@ -195,6 +196,8 @@ static int start_run(TccContext *ctx)
 	uint32_t nk = ctx->inst->meta->kernels.count;
 	if (dev && dev->ops->enter(dev, &ctx->err))
 		return ctx->err.code;
+	ctx->nevents = 0;
+	ctx->began = tcc_now();
 	tcc_queue_drop(ctx);
 	tcc_free_run(ctx);
 	if (ctx->swapped)
@@ -312,6 +315,12 @@ const char *tcc_error(const TccContext *ctx)
 const TccProfile *tcc_profile(const TccContext *ctx)
 {
 	return ctx->profile;
+}
+
+const TccEvent *tcc_events(const TccContext *ctx, uint64_t *n)
+{
+	*n = ctx->nevents;
+	return ctx->events;
 }
 
 void tcc_profile_reset(TccContext *ctx)

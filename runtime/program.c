@@ -32,6 +32,8 @@ static const struct Option {
 	{"--bench", NULL, "time it, on made-up inputs where none are given", FLAG,
 	 offsetof(Args, bench)},
 	{"--profile", NULL, "time its kernels", FLAG, offsetof(Args, profile)},
+	{"--trace", "FILE", "with --profile: the last run's launches, for chrome://tracing", TEXT,
+	 offsetof(Args, trace)},
 	{"--warmup", "N", "runs before the timed ones (default 5)", NUMBER, offsetof(Args, warmup)},
 	{"--iters", "N", "timed runs (default: as many as the duration takes, 10 at least)", NUMBER,
 	 offsetof(Args, iters)},
@@ -180,6 +182,7 @@ static int load(Program *p)
 		.device = p->args.device,
 		.weights = p->args.weights ? p->args.weights : weights_beside(p, path, sizeof path),
 		.profile = (p->args.profile ? TCC_PROFILE_KERNELS : 0) |
+		           (p->args.trace ? TCC_PROFILE_EVENTS : 0) |
 			(p->args.bench ? TCC_PROFILE_TRANSFERS : 0),
 	};
 	uint64_t start = tcc_now();

@@ -15,7 +15,7 @@ typedef struct Pair {
 typedef struct Args {
 	Pair *inputs, *outputs;
 	int ninputs, noutputs;
-	const char *output_dir, *device, *weights, *json_file;
+	const char *output_dir, *device, *weights, *json_file, *trace;
 	long threads, warmup, iters;
 	double duration;
 	bool info, bench, profile, json, help;

@@ -173,6 +173,28 @@ static void text_profile(const Program *p, const Row *rows, uint32_t n, double r
 	printf("%10.2f 100.0%%\n", total / 1e3 / runs);
 }
 
+/* The trace event format of Chrome and Perfetto: times in microseconds. */
+static int write_trace(const Program *p)
+{
+	const TccKernel *k = tcc_rows(p->model, p->meta->kernels);
+	uint64_t n;
+	const TccEvent *e = tcc_events(p->ctx, &n);
+	FILE *f = fopen(p->args.trace, "w");
+	if (!f)
+		return tcc_report(p, TCC_USAGE, "cannot write %s", p->args.trace);
+	fprintf(f, "{\"traceEvents\": [");
+	for (uint64_t i = 0; i < n; i++) {
+		fprintf(f, "%s\n{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
+		        i ? "," : "", (double)e[i].start_ns / 1e3, (double)e[i].ns / 1e3);
+		tcc_json_text(f, tcc_string(p->model, k[e[i].kernel].name));
+		fprintf(f, ", \"args\": {\"nodes\": ");
+		tcc_json_text(f, tcc_string(p->model, k[e[i].kernel].nodes));
+		fprintf(f, "}}");
+	}
+	fprintf(f, "\n]}\n");
+	return fclose(f) ? tcc_report(p, TCC_USAGE, "cannot write %s", p->args.trace) : 0;
+}
+
 static int print_profile(const Program *p, long runs)
 {
 	uint32_t n = p->meta->kernels.count;
@@ -196,7 +218,9 @@ int tcc_time_model(Program *p)
 		rc = measure(p, &t);
 	if (!rc && p->args.profile)
 		rc = print_profile(p, t.n);
-	else if (!rc)
+	if (!rc && p->args.profile && p->args.trace)
+		rc = write_trace(p);
+	if (!rc && !p->args.profile)
 		print_bench(p, &t);
 	free(t.ms);
 	return rc ? rc : tcc_write_files(p);

@@ -379,6 +379,8 @@ struct TccContext {
 	int32_t *dev_errors;
 	TccTimes times;
 	TccProfile *profile;
+	TccEvent *events;       /* of the present run */
+	uint64_t nevents, events_cap, began;
 
 	/* the present run */
 	TccBound *bound;        /* per input */

@@ -15,7 +15,7 @@ j run_program run "$t/digits" --input picture="$picture" --json
 j verify verify --timeout 600 "$digits" models/mlp.onnx "$t/none" --json
 j bench bench "$digits" --duration 0.05 --json
 j bench_program bench "$t/digits" --duration 0.05 --json
-j profile profile "$digits" --duration 0.05 --json
+j profile profile "$digits" --duration 0.05 --trace "$t/events" --json
 j inspect inspect "$digits" --json -v
 j inspect_program inspect "$t/digits" --json
 j opt opt "$digits" -o "$t/x.ir" --json
@@ -47,7 +47,9 @@ assert d["check"]["ok"] and d["compile"]["artefacts"][0]["bytes"] > 1000
 v = d["verify"]
 assert [c["verdict"] for c in v["cases"]] == ["PASS", "PASS", "ERROR"] and v["failed"] == 1
 assert d["run"]["outputs"][0]["shape"] == [1, 10]
-assert {"time_us", "nodes", "flops", "bytes"} <= set(d["profile"]["kernels"][0])
+assert {"time_us", "nodes", "flops", "bytes", "roofline_share", "limit"} <= set(d["profile"]["kernels"][0])
+events = json.load(open(sys.argv[1] + "/../events"))["traceEvents"]
+assert len(events) == len(d["profile"]["kernels"]) and all(e["dur"] > 0 for e in events)
 ops = {o["onnx"]: o for o in d["ops"]["operators"]}
 assert ops["Conv"]["targets"]["llvm"] and ops["Conv"]["since"] >= 11
 assert any(t["name"] == "sm_80" and "cubin" in t["emit"] for t in d["targets"]["targets"])
