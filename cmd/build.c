@@ -135,6 +135,29 @@ frozen(Compilation *c)
 	return f;
 }
 
+/* The operators of --op-library. */
+static bool
+load_libraries(Compilation *c)
+{
+	const char *model = c->diag.file;
+	TccBuf b = {0};
+	TccErr err = {0};
+	bool ok = true;
+	int i;
+
+	for (i = 0; ok && i < c->o->library.n; i++, b = (TccBuf){0}) {
+		c->diag.file = c->o->library.at[i];
+		ok = !tcc_read_file(c->o->library.at[i], &b, &err);
+		if (ok)
+			ok = library_parse(c->m, arena_printf(c->m->arena, "%.*s", (int)b.n, (const char *)b.p));
+		else
+			diag_error(&c->diag, X_INVALID, NULL, "cannot read the operators: %s", err.text);
+		tcc_buf_free(&b);
+	}
+	c->diag.file = model;
+	return ok;
+}
+
 static bool
 load_onnx(Compilation *c, const char *path)
 {
@@ -143,7 +166,7 @@ load_onnx(Compilation *c, const char *path)
 		.dim = o->dim.at, .nfreeze = o->freeze.n};
 
 	io.freeze = frozen(c);
-	if (!io.freeze)
+	if (!io.freeze || !load_libraries(c))
 		return false;
 	c->onnx = onnx_load(c->m, path, &io);
 	c->level = LEVEL_GRAPH;

@@ -17,7 +17,7 @@ typedef struct List { int n; const char *at[MAX_LIST]; } List;
 typedef struct Options {
 	const struct Cmd *cmd;
 	const char **files; int nfiles;        /* what is no option: room for argc */
-	List target, emit, shape, dim, freeze, input, output, data;
+	List target, emit, shape, dim, freeze, library, input, output, data;
 	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only,
 		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level,
 		*precision, *trace, *baseline;

@@ -40,6 +40,8 @@ const Opt options[] = {
 		"fix or bound a dimension by its name: N=8, N=1..64"},
 	{"freeze",              0,   OPT_LIST,    AT(freeze),       "NAME=FILE", MODEL,
 		"make an input a constant"},
+	{"op-library",          0,   OPT_LIST,    AT(library),      "FILE", MODEL | KEPT,
+		"declarations of your own operators (ir/README.md)"},
 	{"input",               0,   OPT_LIST,    AT(input),        "NAME=FILE", RUN | TIMED,
 		"an input's value; a .npz alone gives all that it names"},
 	{"output",              0,   OPT_LIST,    AT(output),       "NAME=FILE", RUN,

@@ -235,6 +235,14 @@ const Op *row_of(const char *domain, const char *op)
 	return row || *domain ? row : op_find_onnx("com.microsoft", op);
 }
 
+/* The user's operators come first. */
+static const Op *any_row(const Import *im, const char *domain, const char *op)
+{
+	const Op *own = library_find_onnx(im->m, domain, op);
+
+	return own ? own : row_of(domain, op);
+}
+
 static void note_missing(Import *im, const OnnxNode *n)
 {
 	Module *m = im->m;
@@ -263,7 +271,7 @@ static void note_within(Import *im, const OnnxNode *n)
 			const OnnxGraph *g = n->attr[i].g[k];
 			for (int j = 0; j < g->nnode; j++) {
 				if (!is_constant(g->node[j])
-						&& !row_of(g->node[j]->domain, upgraded_name(g->node[j])))
+						&& !any_row(im, g->node[j]->domain, upgraded_name(g->node[j])))
 					note_missing(im, g->node[j]);
 				note_within(im, g->node[j]);
 			}
@@ -382,7 +390,8 @@ static Node *make_node(Import *im, Form *f, Env *e, bool *fork)
 		return NULL;
 	if (f->result)
 		return f->result;
-	const Op *op = row_of(f->node->domain, f->op);
+	const Op *own = library_find_onnx(f->m, f->node->domain, f->op);
+	const Op *op = own ? own : row_of(f->node->domain, f->op);
 	int conditions = im->m->requires.n;
 	bool ok = all_attrs(im, f, op, &attrs);
 	ok = all_regions(im, f, op, e, &nregions, regions) && ok;
@@ -469,7 +478,7 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 	const OnnxGraph *body = poisoned ? NULL : body_to_write_out(im, n, in, e, &rounds);
 	if (body)
 		return import_rounds(im, n, in, body, (int)rounds, e);
-	if (!row_of(n->domain, upgraded_name(n))) {
+	if (!any_row(im, n->domain, upgraded_name(n))) {
 		note_missing(im, n);
 		poisoned = true;
 	}

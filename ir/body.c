@@ -271,6 +271,13 @@ builtin(Env *e, const char *s, size_t n, int argc, Value *v, Value *r)
 #undef IS
 }
 
+/* A user's operator may call those declared before it, so none calls itself. */
+static const Op *
+callee(Env *e, const char *name)
+{
+	return e->b->op->parsed ? library_find(e->m, name, e->b->op) : op_find(name);
+}
+
 static Value
 scalar_call(Env *e, const char *s, size_t n, int argc, Value *v)
 {
@@ -295,7 +302,7 @@ scalar_call(Env *e, const char *s, size_t n, int argc, Value *v)
 		return vnode(x_op(e->m, (OpCode)code, argc, in, d));
 	}
 	name = strndup(s, n);
-	op = op_find(name);
+	op = callee(e, name);
 	free(name);
 	if (op && op->kind == ROW_ELEM && op->body)
 		return elementwise(e, op, argc, v);
@@ -317,7 +324,7 @@ tensor_call(Env *e, const char *s, size_t n, int argc, Value *v, const Attr *att
 			break;
 		}
 	name = strndup(s, n);
-	op = op_find(name);
+	op = callee(e, name);
 	free(name);
 	if (!op)
 		return bad(e, "unknown operator");

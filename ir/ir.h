@@ -189,7 +189,7 @@ struct Op {
 	Node *(*build)(Build *); /* INDEX, STRUCT, COMP: makes the definition; NULL after an error */
 	const char *doc;       /* a line */
 	OpCode code;           /* core and scalar rows */
-	Sig *parsed;           /* made on first use */
+	Sig *parsed;           /* of a user's operator; rows' are found by op_sig */
 };
 
 /* Attribute of a graph node; lists are interned, sorted by name, defaults filled in. */
@@ -281,6 +281,7 @@ struct Module {
 	Region *main;
 	const char **in_names, **out_names;
 	Vec requires, symdefs, loopsyms, ledger, kernels;
+	Vec library;           /* Op: the user's operators, in the order of their declarations */
 	Region *plan;          /* loop level: the host plan */
 	struct Plan *memory;   /* loop level: what the plan refers to by number (plan.h) */
 	const Machine *machine, *host;
@@ -454,6 +455,9 @@ extern const Op *const op_families[];
 const Op *op_find(const char *name);                     /* by the IR's name */
 const Op *op_find_onnx(const char *domain, const char *type);
 const Op *op_next(const Op *);                           /* every graph row, NULL to begin */
+/* Likewise of the module's own operators (Module.library) first: those declared before one; all if it is NULL. */
+const Op *library_find(const Module *, const char *name, const Op *before);
+const Op *library_find_onnx(const Module *, const char *domain, const char *type);   /* of them alone */
 
 /* The parsed signature of a row. */
 typedef struct SigOperand {
@@ -470,6 +474,7 @@ typedef struct SigAttr {
 struct Sig { int nin, nattrs, nout, min_out; SigOperand *in; SigAttr *attrs; SigOperand *out;
 	bool variadic_out; };
 const Sig *op_sig(const Op *);
+Sig *sig_parse(Module *, const char *text);              /* NULL: it is none */
 
 /* What a builder sees. */
 struct Build {
@@ -506,6 +511,10 @@ Node *scan_element(Module *, Node *x, int axis, Node *trip, bool reverse);
 /* Requirements number `from` and on were made within a region: they hold only where cond (NULL:
  * always) is `when`, and are dropped if they cannot be checked when a run begins. */
 void region_requires(Module *, int from, Node *cond, bool when);
+
+/* library.c: a user's operators. */
+bool library_parse(Module *, const char *text);          /* adds those it declares; false after errors */
+void library_print(const Module *, FILE *);
 
 /* body.c: the definitions' language. */
 Node *body_expand(Build *);                              /* of an ELEM or COMP row with text */

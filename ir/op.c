@@ -53,6 +53,32 @@ op_find(const char *name)
 }
 
 const Op *
+library_find(const Module *m, const char *name, const Op *before)
+{
+	int i;
+
+	for (i = 0; i < m->library.n && m->library.at[i] != before; i++)
+		if (strcmp(((const Op *)m->library.at[i])->name, name) == 0)
+			return m->library.at[i];
+	return op_find(name);
+}
+
+const Op *
+library_find_onnx(const Module *m, const char *domain, const char *type)
+{
+	const Op *op;
+	size_t n = strlen(domain);
+	int i;
+
+	for (i = 0; i < m->library.n; i++) {
+		op = m->library.at[i];
+		if (strncmp(op->onnx, domain, n) == 0 && op->onnx[n] == ':' && strcmp(op->onnx + n + 1, type) == 0)
+			return op;
+	}
+	return NULL;
+}
+
+const Op *
 op_find_onnx(const char *domain, const char *type)
 {
 	const Op *op;
@@ -77,7 +103,13 @@ op_find_onnx(const char *domain, const char *type)
 
 /* ---- signatures ------------------------------------------------------------------------------ */
 
-typedef struct Scan { const char *s; } Scan;
+typedef struct Scan { const char *s; Arena *arena; bool wrong; } Scan;   /* arena NULL: a row's, never freed */
+
+static void *
+keep(Scan *p, const void *bytes, size_t size)
+{
+	return p->arena ? arena_dup(p->arena, bytes, size) : memcpy(calloc(1, size + 1), bytes, size);
+}
 
 static void
 blank(Scan *p)
@@ -105,6 +137,8 @@ word(Scan *p, const char *more)
 	for (b = p->s; isalnum((unsigned char)*p->s) || *p->s == '_' || (*p->s && strchr(more, *p->s));
 		p->s++)
 		;
+	if (p->arena)
+		return arena_printf(p->arena, "%.*s", (int)(p->s - b), b);
 	return strndup(b, (size_t)(p->s - b));
 }
 
@@ -126,7 +160,7 @@ operands(Scan *p, SigOperand *v, char end)
 }
 
 static AttrKind
-attr_kind(const char *s)
+attr_kind(Scan *p, const char *s)
 {
 	static const char *const names[] = {"int", "float", "str", "ints", "floats", "strs", "tensor",
 		"region", "type"};
@@ -135,14 +169,14 @@ attr_kind(const char *s)
 	for (i = 0; i < 9; i++)
 		if (strcmp(s, names[i]) == 0)
 			return (AttrKind)i;
-	abort();                                     /* a mistake in a row */
+	p->wrong = true;
+	return A_INT;
 }
 
 static void
 default_value(Scan *p, SigAttr *a)
 {
-	static int64_t is[256][8];
-	static int nis;
+	int64_t v[8];
 	char *end;
 	int n = 0;
 
@@ -157,8 +191,7 @@ default_value(Scan *p, SigAttr *a)
 		a->value.s = word(p, "-., ");
 		eat(p, '"');
 		break;
-	case A_INTS: {
-		int64_t *v = nis < 256 ? is[nis++] : calloc(8, sizeof *v);
+	case A_INTS:
 		eat(p, '[');
 		while (blank(p), *p->s && *p->s != ']' && n < 8) {
 			v[n++] = strtoll(p->s, &end, 0);
@@ -166,12 +199,57 @@ default_value(Scan *p, SigAttr *a)
 			eat(p, ',');
 		}
 		eat(p, ']');
-		a->value.is = v;
+		a->value.is = keep(p, v, sizeof *v * (size_t)n);
 		a->value.n = n;
 		break;
+	default: p->wrong = true;
 	}
-	default: abort();
+}
+
+/* The signature of a row's text; p->wrong if it is none. */
+static Sig *
+signature(Scan *p)
+{
+	SigOperand in[64] = {0}, out[64] = {0};
+	SigAttr attrs[64] = {0};
+	Sig s = {0};
+	char *kind;
+	int i;
+
+	p->wrong |= !eat(p, '(');
+	s.nin = operands(p, in, ')');
+	p->wrong |= !eat(p, ')');
+	if (eat(p, '{')) {
+		while (blank(p), *p->s && *p->s != '}' && s.nattrs < 64 && !p->wrong) {
+			SigAttr *a = &attrs[s.nattrs++];
+			a->name = word(p, "");
+			eat(p, ':');
+			kind = word(p, "");
+			a->kind = attr_kind(p, kind);
+			if (!p->arena)
+				free(kind);
+			a->required = !eat(p, '?');
+			if (eat(p, '=')) {
+				a->required = false;
+				default_value(p, a);
+			}
+			eat(p, ',');
+		}
+		p->wrong |= !eat(p, '}');
 	}
+	blank(p);
+	if (p->s[0] == '-' && p->s[1] == '>')
+		p->s += 2;
+	s.nout = operands(p, out, 0);
+	for (i = 0; i < s.nout; i++) {
+		s.variadic_out |= out[i].variadic;
+		if (!out[i].optional && !out[i].variadic)
+			s.min_out = i + 1;
+	}
+	s.in = keep(p, in, sizeof *in * (size_t)(s.nin + 1));
+	s.out = keep(p, out, sizeof *out * (size_t)(s.nout + 1));
+	s.attrs = keep(p, attrs, sizeof *attrs * (size_t)(s.nattrs < 64 ? s.nattrs + 1 : 64));
+	return keep(p, &s, sizeof s);
 }
 
 const Sig *
@@ -180,54 +258,28 @@ op_sig(const Op *op)
 	/* rows are constants: so are their signatures */
 	static struct { const Op *op; Sig *sig; } memo[4096];
 	uint32_t h = (uint32_t)((uintptr_t)op >> 4) * 2654435761u >> 20;
-	SigOperand in[64] = {0}, out[64] = {0};
-	SigAttr attrs[64] = {0};
-	Scan p = {op->sig};
-	char *kind;
-	Sig *s;
-	int i;
+	Scan p = {op->sig, NULL, false};
 
+	if (op->parsed)
+		return op->parsed;
 	for (; memo[h & 4095].op; h++)
 		if (memo[h & 4095].op == op)
 			return memo[h & 4095].sig;
-	s = calloc(1, sizeof *s);
-	if (!eat(&p, '('))
-		abort();
-	s->nin = operands(&p, in, ')');
-	eat(&p, ')');
-	if (eat(&p, '{')) {
-		while (blank(&p), *p.s && *p.s != '}' && s->nattrs < 64) {
-			SigAttr *a = &attrs[s->nattrs++];
-			a->name = word(&p, "");
-			eat(&p, ':');
-			kind = word(&p, "");
-			a->kind = attr_kind(kind);
-			free(kind);
-			a->required = !eat(&p, '?');
-			if (eat(&p, '=')) {
-				a->required = false;
-				default_value(&p, a);
-			}
-			eat(&p, ',');
-		}
-		eat(&p, '}');
-	}
-	blank(&p);
-	if (p.s[0] == '-' && p.s[1] == '>')
-		p.s += 2;
-	s->nout = operands(&p, out, 0);
-	for (i = 0; i < s->nout; i++) {
-		s->variadic_out |= out[i].variadic;
-		if (!out[i].optional && !out[i].variadic)
-			s->min_out = i + 1;
-	}
-	s->in = memcpy(calloc((size_t)s->nin + 1, sizeof *in), in, sizeof *in * (size_t)s->nin);
-	s->out = memcpy(calloc((size_t)s->nout + 1, sizeof *out), out, sizeof *out * (size_t)s->nout);
-	s->attrs = memcpy(calloc((size_t)s->nattrs + 1, sizeof *attrs), attrs,
-		sizeof *attrs * (size_t)s->nattrs);
+	memo[h & 4095].sig = signature(&p);
 	memo[h & 4095].op = op;
-	memo[h & 4095].sig = s;
-	return s;
+	if (p.wrong)
+		abort();                             /* a mistake in a row */
+	return memo[h & 4095].sig;
+}
+
+Sig *
+sig_parse(Module *m, const char *text)
+{
+	Scan p = {text, m->arena, false};
+	Sig *s = signature(&p);
+
+	blank(&p);
+	return p.wrong || *p.s || s->nout == 0 ? NULL : s;
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -417,7 +469,7 @@ parse_attrs(Module *m, const Op *op, const char *text)
 {
 	const Sig *s = op_sig(op);
 	const Attr *list = NULL;
-	Scan p = {text};
+	Scan p = {text, m->arena, false};
 	char *name;
 	SigAttr tmp;
 	int i;
@@ -433,7 +485,6 @@ parse_attrs(Module *m, const Op *op, const char *text)
 		default_value(&p, &tmp);
 		tmp.value.name = name;
 		list = attrs_add(m, list, tmp.value);
-		free(name);
 		eat(&p, ',');
 	}
 	return list;

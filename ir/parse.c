@@ -228,7 +228,7 @@ static Node *general_line(P *p)
 	Region **rs;
 	Node t = { 0 };
 	if (!op) {
-		op = op_find(strncmp(name, "op.", 3) ? name : name + 3);
+		op = library_find(p->m, strncmp(name, "op.", 3) ? name : name + 3, NULL);
 		if (!op)
 			ps_bad(p, "there is no operator '%s'", name);
 	}
@@ -549,6 +549,8 @@ static void head(P *p)
 			ledger(p);
 		else if (ps_is(p, "let"))
 			scalar_line(p);
+		else if (ps_is(p, "operator"))
+			ps_operator(p);
 		else
 			break;
 }

@@ -92,6 +92,10 @@ void ps_inputs(P *p);
 const char *ps_output_name(P *);
 void ps_output(P *p, const char ***names, int *cap, Node *n, const char *name);
 
+/* ---- library.c ------------------------------------------------------------------------------- */
+
+void ps_operator(P *p);                                  /* a declaration, into the module's library */
+
 /* ---- parse_loop.c ---------------------------------------------------------------------------- */
 
 void ps_loops(P *p);

@@ -1,0 +1,249 @@
+/*
+ * A user's operators, declared in text (ir/README.md, "Own operators"):
+ *
+ *   operator "my.domain:Softer" 1 (x: float) {alpha: float = 1} -> z elementwise { x / (alpha + abs(x)) }
+ *   operator "my.domain:Norm" 1 (x: float) {} -> y composed { e = x * x; x / reduce_sum(e, [-1]) }
+ *   operator "my.domain:Sums" 1 (x: f32) {} -> y tensor (i: x_0 - 1) f32 { %x[i] + %x[i + 1] }
+ *
+ * A signature is op.c's, the first two kinds of definition are body.c's, the third is the IR's text.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/ops/ops.h"
+#include "ir/parse.h"
+
+static const struct { const char *word; RowKind kind; } kinds[] = {
+	{ "elementwise", ROW_ELEM }, { "composed", ROW_COMP }, { "tensor", ROW_INDEX } };
+
+/* ---- the third kind ------------------------------------------------------------------------- */
+
+/* A name in the text, and what stands for it once the text is read. */
+typedef struct Bound { P *p; Map map; } Bound;
+
+static void bind_operand(Bound *q, const char *name, Node *t)
+{
+	Module *m = q->p->m;
+	if (!t || t->type->kind != T_TENSOR)
+		return;
+	ps_enter(q->p, &q->p->values, name, t);
+	for (int i = 0; i < t->type->rank; i++) {
+		Node *size = x_sym(m, NULL, 0, INT32_MAX);
+		ps_push_local(q->p, arena_printf(m->arena, "%s_%d", name, i), size);
+		map_put(&q->map, size, dim_of(t, i));
+	}
+}
+
+static void bind_attribute(Bound *q, const Attr *a)
+{
+	Module *m = q->p->m;
+	if (a->kind == A_INT)
+		ps_push_local(q->p, a->name, x_idx(m, a->i));
+	else if (a->kind == A_FLOAT)
+		ps_push_local(q->p, a->name, x_flt(m, DT_F32, a->f));
+}
+
+/* e with every index of a read within its dimension, or reported when it is not. */
+static Node *bounded(Module *m, Node *e)
+{
+	Map map = { 0 };
+	int n;
+	Node **list = topo_scalar(e, &n), *idx[MAX_RANK];
+	for (int i = 0; i < n; i++) {
+		if (list[i]->code != O_READ)
+			continue;
+		Node *r = subst(m, list[i], &map, false), *t = r->in[0];
+		for (int k = 0; k < t->type->rank; k++) {
+			Node *at = r->in[k + 1], *size = dim_of(t, k);
+			bool in = prove_le(m, x_idx(m, 0), at) && prove_lt(m, at, size);
+			idx[k] = in ? at : x2(m, O_BOUND, at, size);
+		}
+		map_put(&map, list[i], x_read(m, t, idx));
+	}
+	free(list);
+	e = subst(m, e, &map, false);
+	map_free(&map);
+	return e;
+}
+
+/* What the text says, with its names' values: simplified as builders' definitions are. */
+static Node *defined(Build *b, Map *map, int n, Node **in, Node *body)
+{
+	Module *m = b->m;
+	Node *axes[MAX_RANK], *e;
+	for (int i = 0; i < n; i++) {
+		e = subst(m, in[i]->in[0], map, false);
+		require(m, x_le(m, x_idx(m, 0), e), b->loc, "dimension %d of %s's result is negative", i,
+			b->op->onnx);
+		axes[i] = x_axis(m, extent(m, e));
+		map_put(map, in[i], axes[i]);
+	}
+	return t_tensor(m, n, axes, bounded(m, subst(m, body, map, true)));
+}
+
+static Node *build_text(Build *b)
+{
+	const Sig *s = op_sig(b->op);
+	P *p = calloc(1, sizeof *p);
+	Bound q = { .p = p };
+	Node *volatile r = NULL;
+	if (!p)
+		abort();
+	const char *text = b->op->body;
+	*p = (P){ .m = b->m, .text = text, .s = text, .start = text, .level = LEVEL_TENSOR };
+	if (!setjmp(p->fail)) {
+		Node *in[MAX_RANK], *body;
+		for (int i = 0; i < s->nin; i++)
+			bind_operand(&q, s->in[i].name, b->in[i]);
+		for (const Attr *a = b->attrs; a; a = a->next)
+			bind_attribute(&q, a);
+		ps_next(p);
+		ps_want(p, "tensor");
+		int n = ps_axis_list(p, in, MAX_RANK);
+		DType d = ps_dtype(p);
+		body = ps_block(p);
+		if (p->tok != T_END || body->type->dtype != d)
+			ps_bad(p, "the body is %s, not %s", dtypes[body->type->dtype].text, dtypes[d].text);
+		r = defined(b, &q.map, n, in, body);
+	} else {
+		fail(b, "the definition of %s cannot be read", b->op->onnx);
+	}
+	map_free(&q.map);
+	free(p->values.key);
+	free(p->values.val);
+	free(p->symbols.key);
+	free(p->symbols.val);
+	map_free(&p->stated);
+	free(p->locals);
+	free(p);
+	return r;
+}
+
+/* ---- declarations --------------------------------------------------------------------------- */
+
+/* The end of a text that begins at s: of a string, of what brackets enclose; NULL without end. */
+static const char *closing(const char *s)
+{
+	for (int depth = 0; *s; s++) {
+		if (*s == '"') {
+			s = strchr(s + 1, '"');
+			if (!s)
+				return NULL;
+		} else if (strchr("([{", *s)) {
+			depth++;
+		} else if (strchr(")]}", *s) && --depth == 0) {
+			return s + 1;
+		}
+	}
+	return NULL;
+}
+
+/* The definition's first word after a signature at s, outside of brackets; which kind it is of. */
+static const char *definition_of(const char *s, int *kind)
+{
+	while (*s) {
+		for (*kind = 0; *kind < 3; ++*kind) {
+			size_t n = strlen(kinds[*kind].word);
+			if (!strncmp(s, kinds[*kind].word, n) && !ps_word_char(s[n]))
+				return s;
+		}
+		if (*s == '(' || *s == '{') {
+			if (!(s = closing(s)))
+				return NULL;
+		} else if (ps_word_char(*s)) {
+			while (ps_word_char(*s))
+				s++;
+		} else {
+			s++;
+		}
+	}
+	return NULL;
+}
+
+static const char *cut(Module *m, const char *b, const char *e)
+{
+	while (b < e && isspace((unsigned char)*b))
+		b++;
+	while (e > b && isspace((unsigned char)e[-1]))
+		e--;
+	return arena_printf(m->arena, "%.*s", (int)(e - b), b);
+}
+
+static const char *ir_name(Module *m, const char *onnx)
+{
+	char *s = arena_printf(m->arena, "%s", onnx);
+	for (char *c = s; *c; c++)
+		if (!isalnum((unsigned char)*c))
+			*c = '_';
+	return s;
+}
+
+void ps_operator(P *p)
+{
+	Module *m = p->m;
+	Op *op = NEW(m, Op);
+	int kind;
+	ps_want(p, "operator");
+	op->onnx = ps_string(p);
+	const char *colon = strrchr(op->onnx, ':');
+	if (!colon || colon == op->onnx || !colon[1] || isdigit((unsigned char)*op->onnx))
+		ps_bad(p, "an operator is named \"domain:Name\"");
+	op->name = ir_name(m, op->onnx);
+	if (library_find(m, op->name, NULL) || op_find_onnx(cut(m, op->onnx, colon), colon + 1))
+		ps_bad(p, "there is an operator %s already", op->onnx);
+	op->since = ps_small(p, 1, 1 << 20);
+	const char *sig = p->start, *def = definition_of(sig, &kind), *brace = def, *end;
+	if (!def)
+		ps_bad(p, "a definition is expected: elementwise, composed or tensor");
+	op->code = O_GRAPH;
+	op->kind = kinds[kind].kind;
+	op->sig = cut(m, sig, def);
+	op->doc = "";
+	if (!(op->parsed = sig_parse(m, op->sig)))
+		ps_bad(p, "'%s' is no signature", op->sig);
+	brace = strchr(def, '{');
+	end = brace ? closing(brace) : NULL;
+	if (!end)
+		ps_bad(p, "a definition in { } is expected");
+	if (op->kind == ROW_INDEX) {
+		op->body = cut(m, def, end);
+		op->build = build_text;
+	} else {
+		op->body = cut(m, brace + 1, end - 1);
+	}
+	p->s = end;
+	ps_next(p);
+	vec_push(m, &m->library, op);
+}
+
+bool library_parse(Module *m, const char *text)
+{
+	P *p = calloc(1, sizeof *p);
+	bool ok = false;
+	if (!p)
+		abort();
+	*p = (P){ .m = m, .text = text, .s = text, .start = text };
+	if (!setjmp(p->fail)) {
+		ps_next(p);
+		while (p->tok != T_END)
+			ps_operator(p);
+	}
+	ok = p->tok == T_END;
+	free(p);
+	return ok;
+}
+
+void library_print(const Module *m, FILE *f)
+{
+	if (m->library.n)
+		fputc('\n', f);
+	for (int i = 0; i < m->library.n; i++) {
+		const Op *op = m->library.at[i];
+		fprintf(f, "operator \"%s\" %d %s ", op->onnx, op->since, op->sig);
+		if (op->kind == ROW_INDEX)
+			fprintf(f, "%s\n", op->body);
+		else
+			fprintf(f, "%s { %s }\n", op->kind == ROW_ELEM ? "elementwise" : "composed", op->body);
+	}
+}
