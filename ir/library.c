@@ -1,11 +1,11 @@
 /*
  * A user's operators, declared in text (ir/README.md, "Own operators"):
  *
- *   operator "my.domain:Softer" 1 (x: float) {alpha: float = 1} -> z elementwise { x / (alpha + abs(x)) }
+ *   operator "my.domain:Softer" 1 (x: float) {a: float = 1} -> z elementwise { x / (a + abs(x)) }
  *   operator "my.domain:Norm" 1 (x: float) {} -> y composed { e = x * x; x / reduce_sum(e, [-1]) }
  *   operator "my.domain:Sums" 1 (x: f32) {} -> y tensor (i: x_0 - 1) f32 { %x[i] + %x[i + 1] }
  *
- * A signature is op.c's, the first two kinds of definition are body.c's, the third is the IR's text.
+ * A signature is op.c's, the first two kinds of definition are body.c's, the third the IR's text.
  */
 #include <ctype.h>
 #include <stdlib.h>

@@ -72,7 +72,8 @@ library_find_onnx(const Module *m, const char *domain, const char *type)
 
 	for (i = 0; i < m->library.n; i++) {
 		op = m->library.at[i];
-		if (strncmp(op->onnx, domain, n) == 0 && op->onnx[n] == ':' && strcmp(op->onnx + n + 1, type) == 0)
+		if (strncmp(op->onnx, domain, n) == 0 && op->onnx[n] == ':'
+		 && strcmp(op->onnx + n + 1, type) == 0)
 			return op;
 	}
 	return NULL;
@@ -103,7 +104,11 @@ op_find_onnx(const char *domain, const char *type)
 
 /* ---- signatures ------------------------------------------------------------------------------ */
 
-typedef struct Scan { const char *s; Arena *arena; bool wrong; } Scan;   /* arena NULL: a row's, never freed */
+typedef struct Scan {
+	const char *s;
+	Arena *arena;          /* NULL: a row's signature, which is never freed */
+	bool wrong;
+} Scan;
 
 static void *
 keep(Scan *p, const void *bytes, size_t size)
@@ -210,8 +215,8 @@ default_value(Scan *p, SigAttr *a)
 static Sig *
 signature(Scan *p)
 {
-	SigOperand in[64] = {0}, out[64] = {0};
-	SigAttr attrs[64] = {0};
+	SigOperand in[65] = {0}, out[65] = {0};      /* one more than is read */
+	SigAttr attrs[65] = {0};
 	Sig s = {0};
 	char *kind;
 	int i;
@@ -248,7 +253,7 @@ signature(Scan *p)
 	}
 	s.in = keep(p, in, sizeof *in * (size_t)(s.nin + 1));
 	s.out = keep(p, out, sizeof *out * (size_t)(s.nout + 1));
-	s.attrs = keep(p, attrs, sizeof *attrs * (size_t)(s.nattrs < 64 ? s.nattrs + 1 : 64));
+	s.attrs = keep(p, attrs, sizeof *attrs * (size_t)(s.nattrs + 1));
 	return keep(p, &s, sizeof s);
 }
 
