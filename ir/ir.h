@@ -471,8 +471,13 @@ typedef struct SigAttr {
 	bool required, has_default;
 	Attr value;
 } SigAttr;
-struct Sig { int nin, nattrs, nout, min_out; SigOperand *in; SigAttr *attrs; SigOperand *out;
-	bool variadic_out; };
+struct Sig {
+	int nin, nattrs, nout, min_out;
+	SigOperand *in;
+	SigAttr *attrs;
+	SigOperand *out;
+	bool variadic_out;
+};
 const Sig *op_sig(const Op *);
 Sig *sig_parse(Module *, const char *text);              /* NULL: it is none */
 
@@ -489,8 +494,7 @@ struct Build {
 /* Makes a graph node: checks operands and attributes against the row, fills in defaults, interns,
  * builds the definition. NULL after an error was reported. */
 Node *graph_op(Module *, const Op *, int nin, Node *const *in, const Attr *attrs, int nout,
-	int nregions,
-	Region *const *regions, const Loc *);
+	int nregions, Region *const *regions, const Loc *);
 /* For builders: calls another row. attrs as "axis=1, keepdims=0" text, NULL for none. */
 Node *call(Build *, const char *name, int nin, Node *const *in, const char *attrs);
 /* invalid model (3): returns NULL */
