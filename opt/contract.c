@@ -22,7 +22,7 @@
  * block, cleared for each, and that of the whole, to which it is added.
  *
  * Rows: the last tile is moved back to end at the last row where there are at least MR rows (some
- * rows are then computed twice, with equal results); with fewer, one row at a time. Columns past
+ * rows are then computed twice, with equal results); fewer are taken by half a tile at once, the last one repeated. Columns past
  * the end are computed from padding or masked, and not stored.
  */
 #include <math.h>

@@ -3,9 +3,11 @@
  *
  * map: the axes in the order of the result's storage; neighbours that every address walks as one
  * are merged; the innermost becomes vectors, the rest is split over threads.
+ * Several results of the same axes without reductions are one such loop.
  * row: one parallel loop over the shared outer axes; the members one after another, their rows in
  * registers or in private memory; reductions along contiguous axes in lanes (loops.c).
  */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -586,6 +588,79 @@ schedule_rows(Sched *s, Group *g)
 		arena_printf(m->arena, "class=row, members=%d, outer=%d", g->n, g->nouter));
 }
 
+/* ---- several results element by element ------------------------------------------------------ */
+
+/* Has each member one element an outer point, without loops? */
+static bool
+are_elements(const Group *g)
+{
+	int k;
+
+	for (k = 0; k < g->n; k++)
+		if (rank_of(g->members[k]) != g->nouter
+		 || !body_is_plain(g->members[k]->in[g->members[k]->nin - 1]))
+			return false;
+	return g->nouter > 0;
+}
+
+/* The members at the outer axes' values, axis `along` counted from base. */
+typedef struct Elements { Group *g; Node **shared, *base; int along; } Elements;
+
+static void
+elements_body(KB *kb, Region *r, Node *i, void *ctx)
+{
+	const Elements *e = ctx;
+	int64_t stack = 0;
+	int k;
+
+	e->shared[e->along] = x_add(kb->m, e->base, i);
+	for (k = 0; k < e->g->n; k++)
+		row_member(kb, r, e->g->members[k], e->g->nouter, e->shared, e->g->local[k], &stack);
+}
+
+static Kernel *
+schedule_elements(Sched *s, Group *g)
+{
+	KB kb = kb_new(s, g->loc);
+	Module *m = s->m;
+	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
+	Node *t = g->members[0], *shared[MAX_RANK], *outer[MAX_RANK], *rest, *n = x_idx(m, 1), *len, *blocks;
+	Elements c = {.g = g, .shared = shared, .along = storage_of(s, t)->order[g->nouter - 1]};
+	int i, k, w = INT_MAX, lanes;
+	int64_t e;
+	double cost = 0, work = 0;
+
+	for (k = 0; k < g->n; k++) {
+		lanes = lanes_of(s,
+			widest_along(g->members[k]->in[g->members[k]->nin - 1], g->members[k]->in[c.along]));
+		w = lanes < w ? lanes : w;
+		cost += element_cost(g->members[k]->in[g->members[k]->nin - 1]);
+		work += element_units(g->members[k]);
+	}
+	len = dim_of(t, c.along);
+	blocks = is_int(len, &e) && e <= 2 * BLOCK ? n : x_ceildiv(m, len, x_idx(m, BLOCK));
+	for (i = 0; i < g->nouter; i++)
+		outer[i] = i == c.along ? blocks : dim_of(t, i);
+	for (i = 0; i < g->nouter; i++)
+		n = x_mul(m, n, outer[i]);
+	rest = kb_units(&kb, g, in, n);
+	for (i = g->nouter; i-- > 0;) {
+		shared[i] = l_let(m, in, i ? x_mod(m, rest, outer[i]) : rest);
+		rest = x_fdiv(m, rest, outer[i]);
+	}
+	c.base = x_muli(m, shared[c.along], BLOCK);
+	if (!is_intv(blocks, 1)) {
+		len = l_let(m, in, x_min(m, x_idx(m, BLOCK), x_sub(m, len, c.base)));
+		len->lo = 0;
+		len->hi = BLOCK;
+	}
+	vector_loop(&kb, in, len, w, elements_body, &c);
+	kb.k->flops = cost * (double)const_or(len, BLOCK);
+	kb.k->cost = x_muli(m, is_intv(blocks, 1) ? len : x_idx(m, BLOCK), (int64_t)ceil(work));
+	kb_parallel(&kb, body, in);
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=map, members=%d, lanes=%d", g->n, w));
+}
+
 Kernel *
 schedule_cpu(Sched *s, Group *g)
 {
@@ -594,7 +669,7 @@ schedule_cpu(Sched *s, Group *g)
 	if (g->attends)
 		return attention_cpu(s, g);
 	if (g->n > 1)
-		return schedule_rows(s, g);
+		return are_elements(g) ? schedule_elements(s, g) : schedule_rows(s, g);
 	if ((k = contract_cpu(s, g)) || (k = order_cpu(s, g)))
 		return k;
 	return schedule_map(s, g);

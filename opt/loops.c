@@ -757,7 +757,7 @@ kb_versions(KB *kb, Region *r, Node *body, Emit *emit, void *ctx)
 /* ---- vectors --------------------------------------------------------------------------------- */
 
 DType
-widest_type(Node *body)
+widest_along(Node *body, const Node *axis)
 {
 	Node **list;
 	DType w = DT_I8, d;
@@ -766,11 +766,18 @@ widest_type(Node *body)
 	list = topo_scalar(body, &n);
 	for (i = 0; i < n; i++) {
 		d = work_type(list[i]->type->dtype);
-		if (d != DT_INDEX && d != DT_BOOL && dtypes[d].bits > dtypes[w].bits)
+		if (d != DT_INDEX && d != DT_BOOL && dtypes[d].bits > dtypes[w].bits
+		 && (!axis || contains(list[i], axis)))
 			w = d;
 	}
 	free(list);
 	return dtypes[w].bits < 32 && w != DT_I8 ? DT_F32 : w == DT_I8 ? DT_I32 : w;
+}
+
+DType
+widest_type(Node *body)
+{
+	return widest_along(body, NULL);
 }
 
 int

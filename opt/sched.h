@@ -130,6 +130,7 @@ Node *elem_stride(KB *, Node *read, Node *axis);
 typedef void Emit(KB *, Region *, void *ctx);
 void kb_versions(KB *, Region *, Node *body, Emit *emit, void *ctx);
 DType widest_type(Node *body);
+DType widest_along(Node *body, const Node *axis);   /* of what varies with the axis */
 /* the reduction, along the contiguous axis last if there is one */
 Node *contiguous_last(KB *, Node *red);
 Node *accumulate(KB *, Comb, Node *acc, Node *v);   /* acc comb v, of the accumulator's type */
@@ -210,6 +211,7 @@ typedef struct Tile {
 	Node *m;               /* the row axis, or NULL */
 	Node *base;            /* of the rows that tile_rows counts; NULL: 0 */
 	Node *m0, *n0;         /* first row (from base) and column of the tile */
+	Node *last;            /* rows past it are it once more; NULL: there are none */
 	int rows, lanes, vecs;
 	bool mask;             /* columns may end inside the tile */
 	bool padded;           /* b reads zeros past the last column */

@@ -28,6 +28,8 @@ row_at(Tile *t, Node *i)
 {
 	Node *row = t->m ? x_add(t->kb->m, t->m0, i) : i;
 
+	if (t->last)
+		row = x_min(t->kb->m, row, t->last);
 	return t->base ? x_add(t->kb->m, t->base, row) : row;
 }
 
@@ -308,13 +310,29 @@ columns(Tile *t, Region *r)
 	l_when(m, r, full, a, b);
 }
 
+/* Fewer rows than a tile has, n at once. */
+static Region *
+some_rows(Tile *t, Node *extent, int n)
+{
+	Module *m = t->kb->m;
+	Region *r = region_new(m, NULL), *q = region_new(m, NULL);
+	Node *i = x_axis(m, x_ceildiv(m, extent, x_idx(m, n)));
+
+	t->rows = n;
+	t->m0 = x_muli(m, i, n);
+	t->last = n > 1 ? x_addi(m, extent, -1) : NULL;
+	columns(t, q);
+	t->last = NULL;
+	l_for(m, r, F_SERIAL, i, q);
+	return r;
+}
+
 void
 tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 {
 	Module *m = t->kb->m;
 	int mr = t->c->mr;
-	Region *few, *many, *q;
-	Node *i;
+	Region *few, *many, *one, *half;
 	int64_t v;
 
 	if (!t->m) {
@@ -329,16 +347,16 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 		columns(t, r);
 		return;
 	}
-	many = region_new(m, NULL), few = region_new(m, NULL);
+	many = region_new(m, NULL);
 	t->rows = mr;
 	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
 	columns(t, many);
-	q = region_new(m, NULL);
-	i = x_axis(m, extent);
-	t->rows = 1;
-	t->m0 = i;
-	columns(t, q);
-	l_for(m, few, F_SERIAL, i, q);
+	few = some_rows(t, extent, 1);
+	if (dt_float(t->c->reduce->type->dtype) && mr > 2) {   /* of bytes they would be much code */
+		half = some_rows(t, extent, (mr + 1) / 2);
+		one = few, few = region_new(m, NULL);
+		l_when(m, few, x_eq(m, extent, x_idx(m, 1)), one, half);
+	}
 	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
 }
 
