@@ -21,8 +21,8 @@ const Cmd commands[] = {
 		"and --output-dir the first elements of the outputs are printed."},
 	{"verify", 1 << 3, 1, -1, "MODEL|DIR...", "run and compare with what is expected", cmd_verify,
 		"A DIR holds model.onnx and test_data_set_N with input_I.pb and output_I.pb, and may hold "
-		"data.json with rtol and atol. A MODEL is compared with --data, else with the built-in "
-		"evaluator on made-up inputs. Each case prints PASS, FAIL, UNSUPPORTED, ERROR or SKIP, its "
+		"data.json with rtol and atol; without outputs the built-in evaluator says them. A MODEL is "
+		"compared with --data, else with the evaluator on made-up inputs. Each case prints PASS, FAIL, UNSUPPORTED, ERROR or SKIP, its "
 		"name and the reason; at last come the counts. Exit code 1: not all passed."},
 	{"bench", 1 << 4, 1, 1, "MODEL|FILE.ir|PROGRAM", "time a model", cmd_bench,
 		"load_ms and first_ms are the cold start; the latencies are those of warm runs. Inputs "

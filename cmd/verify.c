@@ -1,7 +1,8 @@
 /*
  * verify: runs cases and compares. A case is a folder in the form of the ONNX backend tests, or a
- * model with --data, or a model alone, whose results the evaluator gives. Each runs in a process of
- * its own: one that crashes or hangs fails alone.
+ * model with --data, or a model alone. The evaluator gives the results of a model alone and of a folder
+ * whose test_data_set_0 has no outputs. Each case runs in a process of its own: one that crashes or hangs
+ * fails alone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -291,9 +292,40 @@ run_data(Case *k)
 
 /* ---- the evaluator's results --------------------------------------------------------------- */
 
-/* Before the passes, which change the module. */
+/* The folder whose inputs the evaluator is to run; NULL: none. */
+static const char *
+set_to_evaluate(Case *k, const char *dir)
+{
+	char *set = arena_printf(k->c.m->arena, "%s/test_data_set_0", dir), path[4096];
+
+	return find_file(path, sizeof path, set, "input", 0) && !find_file(path, sizeof path, set, "output", 0) ? set : NULL;
+}
+
 static bool
-evaluate(Case *k)
+given_inputs(Case *k, const char *set)
+{
+	Compilation *c = &k->c;
+	TccWant want = {.rank = -1};
+	char path[4096];
+	TccErr err = {0};
+	TccValue v;
+	int i;
+
+	for (i = 0; i < c->m->main->nparams; i++) {
+		memset(&v, 0, sizeof v);
+		if (!find_file(path, sizeof path, set, "input", i) || tcc_read_value(path, c->m->in_names[i], &want, &v, &err))
+			return say(k->v, X_INVALID, "input '%s': %s", c->m->in_names[i], err.code ? err.text : "no file");
+		k->eval_in[i] = node_of_value(c->m, &v);
+		tcc_value_free(&v);
+		if (!k->eval_in[i])
+			return say(k->v, X_UNSUPPORTED, "input '%s' is no tensor", c->m->in_names[i]);
+	}
+	return true;
+}
+
+/* Before the passes, which change the module. set: a folder of inputs, or NULL. */
+static bool
+evaluate(Case *k, const char *set)
 {
 	Compilation *c = &k->c;
 
@@ -301,8 +333,10 @@ evaluate(Case *k)
 	k->eval_out = NEWN(c->m, Node *, c->m->main->nresults + 1);
 	if (c->level == LEVEL_LOOP)
 		return say(k->v, X_UNSUPPORTED, "the evaluator does not run loop level: give --data");
+	if (set && !given_inputs(k, set))
+		return false;
 	say(k->v, X_BUG, "stopped in the evaluator; give --data");
-	if (make_inputs(c, k->eval_in)
+	if ((set || make_inputs(c, k->eval_in))
 	 && module_eval(c->m, c->level, k->eval_in, k->eval_out, k->tol.max_ulp >= 0))
 		return true;
 	return say(k->v, failure(c), "%s", c->diag.first);
@@ -347,16 +381,18 @@ run_evaluated(Case *k)
 /* ---- the whole of a case ------------------------------------------------------------------- */
 
 static bool
-load_case(Case *k, const char *path, bool with_eval)
+load_case(Case *k, const char *path, const char *dir)
 {
 	TccOptions to = {.size = sizeof to, .threads = k->o->threads ? k->o->threads : 1};
 	Compilation *c = &k->c;
+	const char *set;
 	int code;
 
 	say(k->v, X_BUG, "stopped while loading");
 	if (!load_model(c, k->o, path, NULL))
 		return say(k->v, failure(c), "%s", c->diag.first);
-	if (with_eval && !evaluate(k))
+	set = dir && !k->o->data.n ? set_to_evaluate(k, dir) : NULL;
+	if ((set || (!dir && !k->o->data.n)) && !evaluate(k, set))
 		return false;
 	say(k->v, X_BUG, "stopped in the passes");
 	if (!compile_module(c))
@@ -384,13 +420,13 @@ whole_case(const char *path, const Options *o, Verdict *v)
 {
 	Case k = {.o = o, .v = v};
 	char model[4096];
-	bool folder = is_folder(path), with_eval = !folder && !o->data.n;
+	bool folder = is_folder(path);
 
 	snprintf(model, sizeof model, folder ? "%s/model.onnx" : "%s", path);
 	tolerances(&k, path);
-	if (!load_case(&k, model, with_eval))
+	if (!load_case(&k, model, folder ? path : NULL))
 		return;
-	if (with_eval)
+	if (k.eval_out)
 		run_evaluated(&k);
 	else if (o->data.n)
 		run_data(&k);
