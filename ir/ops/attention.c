@@ -237,7 +237,7 @@ attention(Att *a)
 	e = sum_of_products(m, acc, 1, &j,
 		x_read(m, a->probs, (Node *[]){axes[0], axes[1], axes[2], axes[3], j}),
 		x_read(m, a->v, (Node *[]){axes[0], axes[1], j, axes[4]}));
-	a->y = t_tensor(m, 5, axes, x_cast(m, d, e));
+	a->y = t_tensor(m, 5, axes, x_cast(m, dtype_of(a->q), e));
 	return true;
 }
 
