@@ -142,6 +142,9 @@ run_group(Planner *p, Region *out, Group *g)
 			const_buffer(p, tensors.at[i]);
 		else if (k->writes[i])
 			result_buffer(p, out, tensors.at[i]);
+	for (i = 0; i < g->n; i++)               /* what has no elements is not written */
+		if (!g->local[i] && is_intv(numel(p->m, g->members[i]), 0))
+			result_buffer(p, out, g->members[i]);
 	launch_kernel(p, out, k, &tensors);
 }
 
