@@ -33,6 +33,7 @@
 enum {
 	MAX_ROWS = 14, MIN_ROWS = 8, MAX_VECTORS = 4,   /* of a tile */
 	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
+	MAX_STEPS = 8,         /* from constants to what is read */
 };
 
 /* Is e a step between a factor and its read? Its first operand leads there, a guard's second. */
@@ -53,12 +54,56 @@ leads_to_read(const Node *e, bool guards)
 	}
 }
 
+/* The largest of what arithmetic on constants reads (weights, beside their scales); NULL: it reads
+ * something else. */
+static Node *
+constant_read(Node *e)
+{
+	Node **list, *best = NULL;
+	int64_t size, most = 0, dims[MAX_RANK];
+	int i, k, n;
+	bool ok = true;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && ok; i++) {
+		ok = list[i]->code != O_REDUCE && list[i]->code != O_ITER && list[i]->code != O_SELECT;
+		if (!ok || list[i]->code != O_READ)
+			continue;
+		ok = from_constants(list[i]->in[0], MAX_STEPS) && const_dims(list[i]->in[0], dims);
+		for (k = 0, size = 1; ok && k < rank_of(list[i]->in[0]); k++)
+			size = sat_mul(size, dims[k]);
+		if (ok && size > most) {
+			most = size;
+			best = list[i];
+		}
+	}
+	free(list);
+	return ok ? best : NULL;
+}
+
 Node *
 factor_read(Node *e, bool guards)
 {
-	while (leads_to_read(e, guards))
-		e = e->in[e->code == O_SELECT];
-	return e->code == O_READ ? e : NULL;
+	Node *r = e;
+
+	while (leads_to_read(r, guards))
+		r = r->in[r->code == O_SELECT];
+	return r->code == O_READ ? r : guards ? NULL : constant_read(e);
+}
+
+bool
+spells_out(Node *factor)
+{
+	Node **list;
+	int i, n, reads = 0, bits = 0;
+
+	list = topo_scalar(factor, &n);
+	for (i = 0; i < n; i++) {
+		reads += list[i]->code == O_READ;
+		bits += list[i]->code == O_SHR && list[i]->type->dtype != DT_INDEX;
+	}
+	free(list);
+	return reads > 1 || bits > 0;
 }
 
 /* Axes of the tensor with extent that the factor does not depend on. */

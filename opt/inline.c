@@ -16,6 +16,8 @@
 /* COST_ENOUGH: so much for an element that a trip through memory is nothing beside it; longer chains
  * are cut, else compiling them takes time in the square of their length. */
 enum { COST_CHEAP = 2, COST_SHARED = 10, COST_ENOUGH = 300, MAX_BODY = 600 };
+/* Operations to spell out a weight; rows that share those, few; steps from constants. */
+enum { COST_SPELLED = 10, FEW_ROWS = 16, MAX_STEPS = 8 };
 
 typedef struct Use {
 	Node *read, *user;
@@ -409,6 +411,65 @@ is_folded(const Node *p)
 	return ok && size <= in;
 }
 
+/* Bytes of the constants that the tensor is made of; 0: it is made of something else. */
+static double
+bytes_behind(const Node *p)
+{
+	Node **list, *t;
+	int64_t dims[MAX_RANK];
+	double sum = 0, size;
+	int i, k, n;
+	bool ok = true;
+
+	list = topo_scalar(p->in[p->nin - 1], &n);
+	for (i = 0; i < n && ok; i++) {
+		if (list[i]->code != O_READ)
+			continue;
+		t = list[i]->in[0];
+		ok = from_constants(t, MAX_STEPS) && const_dims(t, dims);
+		size = ok ? dtypes[dtype_of(t)].bits / 8.0 : 0;
+		for (k = 0; ok && k < rank_of(t); k++)
+			size *= (double)dims[k];
+		sum += size;
+	}
+	free(list);
+	return ok ? sum : 0;
+}
+
+/* How many elements of the user an element that it reads here goes into, likely. */
+static double
+reuse(Module *m, const Use *u)
+{
+	double n = 1;
+	int i;
+
+	for (i = 0; i + 1 < u->user->nin; i++)
+		if (!contains(u->read, u->user->in[i]))
+			n *= (double)likely_extent(m, u->user->in[i]->in[0]);
+	return n;
+}
+
+/*
+ * Is p much larger than the constants that it is made of, and a factor of the user's sum of
+ * products? Such weights are spelled out in registers, once a tile of rows: they come from memory
+ * at their small size.
+ */
+static bool
+is_spelled_out(Inliner *f, const Node *p, const Use *u, double cost)
+{
+	double size, behind = bytes_behind(p);
+	int64_t dims[MAX_RANK];
+	int i;
+
+	if (machine_gpu(f->m->machine) || !u->reduced || u->guarded || !behind || cost > COST_SPELLED
+	 || u->user->code != O_TENSOR || !feeds_product(f->m, (Use *)u) || !const_dims(p, dims))
+		return false;
+	size = dtypes[dtype_of(p)].bits / 8.0;
+	for (i = 0; i < rank_of(p); i++)
+		size *= (double)dims[i];
+	return size >= 5 * behind || (size >= 3 * behind && reuse(f->m, u) <= FEW_ROWS);
+}
+
 static bool
 decide(Inliner *f, Node *old, Node *p)
 {
@@ -418,9 +479,15 @@ decide(Inliner *f, Node *old, Node *p)
 	double cost;
 	Use *u;
 
-	if (x->kept || !x->uses || p->code != O_TENSOR || (f->m->execute && is_folded(p)))
+	if (x->kept || !x->uses || p->code != O_TENSOR)
 		return false;
 	cost = body_cost(body, &loop);
+	for (u = x->uses; u && !loop && is_spelled_out(f, p, u, cost); u = u->next)
+		;
+	if (!u)
+		return true;
+	if (f->m->execute && is_folded(p))
+		return false;
 	for (u = x->uses; u; u = u->next) {
 		once &= u->once && map_get(&f->home, u->user) == map_get(&f->home, old);
 		whole &= u->whole && map_get(&f->home, u->user) == map_get(&f->home, old);

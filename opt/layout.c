@@ -635,7 +635,7 @@ choose_layouts(Sched *s, Vec groups)
 		g = groups.at[i];
 		if (g->n == 1 && g->members[0]->code == O_TENSOR && contraction_of(s, g->members[0], &c)) {
 			pack_constant(&l, &c);
-			if (c.whole != c.reduce)
+			if (c.whole != c.reduce || spells_out(c.eb))
 				follow_columns(&l, g->members[0], &c);
 		}
 	}

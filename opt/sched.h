@@ -83,7 +83,7 @@ typedef struct Local {
 /*
  * A sum of products seen as result[.., m, .., n] = sum a[.., m, red] * b[n, red]: n is an axis of
  * the result that only b reads (the lanes), red the summed axes in the order of the loops, the last
- * one moving fastest. a and b are reads, or casts of reads, or words of bits. It may stand in a sum
+ * one moving fastest. a and b are the reads in its factors (factor_read). It may stand in a sum
  * over blocks, `whole`, that scales what it gives for each: then that is accumulated beside it.
  */
 typedef struct Contraction {
@@ -192,9 +192,11 @@ int64_t likely_extent(Module *, Node *extent);           /* a number to expect w
 bool contraction_of(Sched *, Node *tensor, Contraction *);
 /* The same with the lanes along a given axis. */
 bool contraction_along(Sched *, Node *tensor, Node *n, Contraction *);
-/* The read in a factor, under casts and roundings; with guards also under a guard with a constant
- * beside it (padding). NULL: something else. */
+/* The read in a factor, under casts and roundings, or the largest in arithmetic on constants; with
+ * guards also under a guard with a constant beside it (padding). NULL: something else. */
 Node *factor_read(Node *factor, bool guards);
+/* Is it more than a read: bits of it, or with others? */
+bool spells_out(Node *factor);
 /* one step of the sum */
 Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);
 

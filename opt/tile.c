@@ -73,6 +73,8 @@ is_padded(const Tile *t)
 
 	if (t->padded)
 		return true;
+	if (spells_out(t->c->eb) && t->c->whole == t->c->reduce)
+		return false;                        /* the other reads are not */
 	st = storage_of(t->kb->s, (Node *)b);
 	return st->block > 0 && st->block % (t->vecs * t->lanes) == 0;
 }
@@ -188,7 +190,7 @@ written_out(const Tile *t, int i)
 	const Contraction *c = t->c;
 	int64_t n = (int64_t)t->rows * t->vecs;
 
-	if (c->whole == c->reduce)
+	if (c->whole == c->reduce && !spells_out(c->eb))
 		return false;
 	for (; i < c->nred; i++)
 		n = sat_mul(n, const_or(c->red[i]->in[0], INT64_MAX));

@@ -424,6 +424,23 @@ nbits_open(Build *b, NBits *q)
 	return true;
 }
 
+/* The element [n, block] of scales or zero points, an integer or a float; what lies flat or is bits
+ * of a byte is put into a tensor of that form. */
+static Node *
+nbits_table(Module *m, const NBits *q, Node *t, Node *n, Node *blk)
+{
+	Node *ax[2], *per = x_idx(m, q->per), *e;
+
+	ax[0] = x_axis(m, x_idx(m, q->N));
+	ax[1] = x_axis(m, q->blocks);
+	if (dtype_of(t) == DT_U8) {
+		e = block_read(m, t, ax[0], x_fdiv(m, ax[1], per), zeros_of_row(m, q));
+		e = bit_field(m, e, x_mod(m, ax[1], per), q->bits);
+	} else
+		e = block_read(m, t, ax[0], ax[1], q->blocks);
+	return x_read(m, t_tensor(m, 2, ax, e), (Node *[]){n, blk});
+}
+
 /*
  * The weights (quantized - zero point) * scale as [n, block, byte, place in the byte], so that the
  * product with a reads both without division of indices.
@@ -432,23 +449,17 @@ static Node *
 nbits_weights(Module *m, const NBits *q, DType d)
 {
 	DType c = acc_type(d);
-	Node *ax[4], *per = x_idx(m, q->per), *v, *z, *e;
+	Node *ax[4], *v, *z, *e;
 
 	ax[0] = x_axis(m, x_idx(m, q->N));
 	ax[1] = x_axis(m, q->blocks);
 	ax[2] = x_axis(m, q->bytes);
-	ax[3] = x_axis(m, per);
+	ax[3] = x_axis(m, x_idx(m, q->per));
 	v = bit_field(m, x_read(m, q->w, ax), ax[3], q->bits);
-	if (!q->zeros)
-		z = x_int(m, DT_I32, 1 << (q->bits - 1));
-	else if (dtype_of(q->zeros) == DT_U8) {
-		z = block_read(m, q->zeros, ax[0], x_fdiv(m, ax[1], per), zeros_of_row(m, q));
-		z = bit_field(m, z, x_mod(m, ax[1], per), q->bits);
-	} else
-		z = block_read(m, q->zeros, ax[0], ax[1], q->blocks);
+	z = q->zeros ? nbits_table(m, q, q->zeros, ax[0], ax[1]) : x_int(m, DT_I32, 1 << (q->bits - 1));
 	e = dt_float(z->type->dtype) ? x_sub(m, x_cast(m, c, v), x_cast(m, c, z))
 		: x_cast(m, c, x_sub(m, v, z));
-	e = x_mul(m, e, x_cast(m, c, block_read(m, q->scales, ax[0], ax[1], q->blocks)));
+	e = x_mul(m, e, x_cast(m, c, nbits_table(m, q, q->scales, ax[0], ax[1])));
 	return t_tensor(m, 4, ax, x_cast(m, d, e));
 }
 

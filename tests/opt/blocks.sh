@@ -39,6 +39,10 @@ for m in "$t"/m*.onnx; do
 		"$tcc" inspect "$m" --target icelake-server | grep -q 'class=contract' || fail "$m: no register tiles"
 		"$tcc" verify "$m.ir" --target c --rtol 1e-5 --atol 1e-5 || fail "$m: in C differs"
 		;;
+	*/m4*)
+		"$tcc" inspect "$m" | grep -q 'class=contract' || fail "$m: no register tiles"
+		"$tcc" opt "$m" --stop-after layout | grep -q 'const u8.50, 3, 16. with {block' || fail "$m: weights are spelled out"
+		;;
 	esac
 	"$tcc" verify "$m" --rtol 1e-5 --atol 1e-5 || fail "$m: symbolic sizes differ"
 	for shape in 1x1 2x13; do
