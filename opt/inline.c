@@ -17,7 +17,7 @@
  * are cut, else compiling them takes time in the square of their length. */
 enum { COST_CHEAP = 2, COST_SHARED = 10, COST_ENOUGH = 300, MAX_BODY = 600 };
 /* Operations to spell out a weight; rows that share those, few; steps from constants. */
-enum { COST_SPELLED = 10, FEW_ROWS = 16, MAX_STEPS = 8 };
+enum { COST_SPELLED = 10, FEW_ROWS = 64, MAX_STEPS = 8 };
 
 typedef struct Use {
 	Node *read, *user;
@@ -470,6 +470,14 @@ is_spelled_out(Inliner *f, const Node *p, const Use *u, double cost)
 	return size >= 5 * behind || (size >= 3 * behind && reuse(f->m, u) <= FEW_ROWS);
 }
 
+/* Is p read once, by a tensor of constants as it is one itself? What that becomes decides. */
+static bool
+only_of_constants(const Info *x, const Node *p)
+{
+	return x->nuses == 1 && x->uses->once && x->uses->user->code == O_TENSOR && p->in[p->nin - 1]->size < MAX_BODY
+		&& from_constants((Node *)p, MAX_STEPS) && from_constants(x->uses->user, MAX_STEPS);
+}
+
 static bool
 decide(Inliner *f, Node *old, Node *p)
 {
@@ -484,7 +492,7 @@ decide(Inliner *f, Node *old, Node *p)
 	cost = body_cost(body, &loop);
 	for (u = x->uses; u && !loop && is_spelled_out(f, p, u, cost); u = u->next)
 		;
-	if (!u)
+	if (!u || (!loop && only_of_constants(x, p)))
 		return true;
 	if (f->m->execute && is_folded(p))
 		return false;
