@@ -49,6 +49,13 @@ mul_range(int64_t al, int64_t ah, int64_t bl, int64_t bh, int64_t *lo, int64_t *
 		*lo = imin(*lo, v[i]), *hi = imax(*hi, v[i]);
 }
 
+/* The least 2^n - 1 that is not below v, which is not negative. */
+static int64_t
+low_ones(int64_t v)
+{
+	return v ? (int64_t)(~0ull >> __builtin_clzll((uint64_t)v)) : 0;
+}
+
 /* The range of an operation on integers, before wrapping. */
 static void
 op_range(OpCode op, int nin, Node *const *in, DType d, int64_t *lo, int64_t *hi)
@@ -95,6 +102,12 @@ op_range(OpCode op, int nin, Node *const *in, DType d, int64_t *lo, int64_t *hi)
 		if (al >= 0 || bl >= 0) {
 			*lo = 0;
 			*hi = al < 0 ? bh : bl < 0 ? ah : imin(ah, bh);
+		}
+		break;
+	case O_OR: case O_XOR:
+		if (al >= 0 && bl >= 0) {
+			*lo = 0;
+			*hi = low_ones(imax(ah, bh));
 		}
 		break;
 	case O_SELECT: *lo = imin(in[1]->lo, in[2]->lo); *hi = imax(in[1]->hi, in[2]->hi); break;

@@ -523,7 +523,7 @@ bind_step(Mm *q, Region *r, Node *step)
 	Node *rest = x_fdiv(m, step, q->per);
 	int i;
 
-	q->g.k0 = l_let(m, r, x_muli(m, q->g.flat ? step : x_mod(m, step, q->per), q->bk));
+	q->g.k0 = l_let(m, r, x_muli(m, q->g.flat || c->nred == 1 ? step : x_mod(m, step, q->per), q->bk));
 	for (i = c->nred - 1; !q->g.flat && i-- > 0;) {
 		map_put(&q->g.at, c->red[i], l_let(m, r, i ? x_mod(m, rest, c->red[i]->in[0]) : rest));
 		rest = x_fdiv(m, rest, c->red[i]->in[0]);

@@ -72,6 +72,7 @@ CASES = {
     "even": product(128, 96, 64, const=False),
     "odd": product(37, 45, 70),
     "symbolic": product(33, 40, 24, const=False, symbol=True),
+    "long": product(30, 3072, 70),
     "attention": attention(19),
     "conv3x3": convolution(32, 48, 9, 3),
     "stem": convolution(3, 16, 15, 7, 2),
@@ -114,7 +115,7 @@ def supported(dtype, target):
 
 
 # what a quick run does of them
-QUICK = {("sm_80", "odd", "f16"), ("sm_80", "attention", "bf16"), ("sm_80", "conv3x3", "tf32"),
+QUICK = {("sm_80", "odd", "f16"), ("sm_80", "long", "f16"), ("gfx942", "long", "bf16"), ("sm_80", "attention", "bf16"), ("sm_80", "conv3x3", "tf32"),
          ("sm_80", "symbolic", "f16"), ("sm_75", "attention", "f16"), ("sm_75", "conv3x3", "f16"),
          ("gfx90a", "odd", "bf16"), ("gfx942", "attention", "f16"), ("gfx942", "conv3x3", "f16"),
          ("gfx1100", "attention", "bf16"), ("gfx1100", "stem", "f16")}
@@ -131,6 +132,7 @@ def results(tcc, tmp):
                 bound = {"f16": 2e-3, "bf16": 8e-3, "tf32": 2e-3}[dtype] * np.abs(want).max()
                 faults = ["wrong"] * (not np.all(np.abs(got - want) <= bound))
                 faults += ["no matrix instructions"] * (instructions(lines) == 0)
+                faults += ["not in parts"] * (name == "long" and "k1" not in "".join(lines))
                 yield f"{target} {name} {dtype}", faults
 
 
