@@ -4,7 +4,7 @@
  *
  *	sum a * b  ->  sum f32(a') * f32(b'),  a' = T(a), b' = T(b) tensors of their own
  *
- * so that what makes a writes T, constants are stored as T, and schedules find products of T. tf32
+ * so that what makes a, or what a only moves, writes T, constants are stored as T, and schedules find products of T. tf32
  * has no storage of its own: its operands are rounded where they are read. What is summed without
  * reuse (depthwise convolutions, pooling, norms) gains nothing and stays f32.
  *
@@ -32,16 +32,45 @@ typedef struct Lowering {
 	Map narrow;            /* tensor -> the same rounded */
 } Lowering;
 
+static Node *narrowed(Lowering *, Node *t);
+
+/* e as l->to if it only moves elements, and zeros, from elsewhere: they are rounded there. NULL: it
+ * computes. */
+static Node *
+moved(Lowering *l, Node *e)
+{
+	Module *m = l->m;
+	Node *a, *b;
+
+	if (e->code == O_NUM)
+		return x_cast(m, l->to, e);
+	if (e->code == O_READ && e->type->dtype == DT_F32)
+		return x_read(m, narrowed(l, e->in[0]), e->in + 1);
+	if (e->code != O_SELECT)
+		return NULL;
+	a = moved(l, e->in[1]);
+	b = a ? moved(l, e->in[2]) : NULL;
+	return b ? x_select(m, e->in[0], a, b) : NULL;
+}
+
 static Node *
 narrowed(Lowering *l, Node *t)
 {
 	Module *m = l->m;
-	Node *axes[MAX_RANK], *r = map_get(&l->narrow, t);
+	Node *axes[MAX_RANK], *r = map_get(&l->narrow, t), *e = NULL;
+	Map map = {0};
+	int i;
 
 	if (r)
 		return r;
 	axes_new(m, rank_of(t), t->type->dims, axes);
-	r = t_tensor(m, rank_of(t), axes, x_cast(m, l->to, x_read(m, t, axes)));
+	if (t->code == O_TENSOR && t->in[t->nin - 1]->code != O_NUM && (e = moved(l, t->in[t->nin - 1]))) {
+		for (i = 0; i < rank_of(t); i++)
+			map_put(&map, t->in[i], axes[i]);
+		e = subst(m, e, &map, false);
+		map_free(&map);
+	}
+	r = t_tensor(m, rank_of(t), axes, e ? e : x_cast(m, l->to, x_read(m, t, axes)));
 	r->loc = t->loc ? t->loc : l->loc;
 	map_put(&l->narrow, t, r);
 	return r;
