@@ -47,14 +47,21 @@ walks_as_one(Module *m, Node *addr, Node *outer, Node *inner)
 		&& co == x_mul(m, ci, inner->in[0]);
 }
 
-/* Does the axis index the dimension that is stored in blocks? Past its extent the address is
+/* Does the axis index the dimension of t that is stored in blocks? Past its extent the address is
  * another. */
 static bool
-in_blocks(KB *kb, const Node *read, const Node *axis)
+in_blocks(KB *kb, Node *t, Node *const *idx, const Node *axis)
 {
-	const Storage *st = storage_of(kb->s, read->in[0]);
+	const Storage *st = storage_of(kb->s, t);
 
-	return st->block && contains(read->in[1 + st->order[rank_of(read->in[0]) - 1]], axis);
+	return st->block && contains(idx[st->order[rank_of(t) - 1]], axis);
+}
+
+static bool
+address_walks_as_one(KB *kb, Node *t, Node *const *idx, Node *outer, Node *inner)
+{
+	return !in_blocks(kb, t, idx, outer) && !in_blocks(kb, t, idx, inner)
+		&& walks_as_one(kb->m, kb_address(kb, t, idx), outer, inner);
 }
 
 /* Do all reads of the body walk axes k and k + 1 as one? */
@@ -68,9 +75,7 @@ reads_merge(KB *kb, Nest *nest, int k)
 	list = topo_scalar(nest->body, &n);
 	for (i = 0; i < n && ok; i++)
 		if (list[i]->code == O_READ) {
-			ok = !in_blocks(kb, list[i], outer) && !in_blocks(kb, list[i], inner)
-				&& walks_as_one(kb->m, kb_address(kb, list[i]->in[0], list[i]->in + 1), outer,
-					inner);
+			ok = address_walks_as_one(kb, list[i]->in[0], list[i]->in + 1, outer, inner);
 			/* x_read would fold an index of a dim of 1 */
 			for (j = 1; j < list[i]->nin && ok; j++)
 				ok = !is_intv(dim_of(list[i]->in[0], j - 1), 1) || !contains(list[i]->in[j], inner);
@@ -88,7 +93,7 @@ mergeable(KB *kb, Nest *nest, int k)
 	Node *outer = nest->axis[k], *inner = nest->axis[k + 1];
 
 	return !outside_reads(nest->body, outer) && !outside_reads(nest->body, inner)
-		&& walks_as_one(kb->m, kb_address(kb, nest->out, nest->out_idx), outer, inner)
+		&& address_walks_as_one(kb, nest->out, nest->out_idx, outer, inner)
 		&& reads_merge(kb, nest, k);
 }
 
@@ -128,8 +133,7 @@ read_merged(KB *kb, Node *read, Node *outer, Node *inner, Node *f)
 {
 	Module *m = kb->m;
 	Map map = {0};
-	bool one = !in_blocks(kb, read, outer) && !in_blocks(kb, read, inner)
-		&& walks_as_one(m, kb_address(kb, read->in[0], read->in + 1), outer, inner);
+	bool one = address_walks_as_one(kb, read->in[0], read->in + 1, outer, inner);
 	int j;
 
 	for (j = 1; j < read->nin; j++)

@@ -30,12 +30,18 @@ product("transposed", [50, 100], [90, 100], False, "Gemm", transB=1)
 product("both", [100, 30], [90, 100], False, "Gemm", transA=1, transB=1)
 product("symbol", ["m", 130], [130, 70], True)
 product("symbols", ["m", "k"], ["k", "n"], False)
+# a matrix with itself turned around: the panels' own columns are one block, and neighbours of the sum's axis
+graph = h.make_graph([h.make_node("Transpose", ["a"], ["t"], perm=[2, 3, 1, 0]),
+                      h.make_node("Transpose", ["t"], ["u"], perm=[0, 1, 3, 2]), h.make_node("MatMul", ["t", "u"], ["y"])],
+                     "gram", [h.make_tensor_value_info("a", T.FLOAT, [3, 16, 5, 4])],
+                     [h.make_tensor_value_info("y", T.FLOAT, [5, 4, 16, 16])])
+onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), sys.argv[1] + "/gram.onnx")
 w = nh.to_array(onnx.load(sys.argv[1] + "/symbol.onnx").graph.initializer[0])
 for m in (1, 2, 3, 5, 6, 7, 13):
     a = rng.standard_normal((m, 130)).astype(np.float32)
     np.savez(f"{sys.argv[1]}/rows{m}.npz", a=a, y=a @ w)
 PY
-for m in rows batch inputs batches transposed both symbol symbols; do
+for m in rows batch inputs batches transposed both gram symbol symbols; do
 	for target in native x86-64-v3; do
 		options="--rtol 1e-4 --atol 1e-4 --target $target"
 		case $m in
