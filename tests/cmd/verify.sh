@@ -66,15 +66,17 @@ expect 1 "FAIL shape: output 'y': shape" "$tcc" verify "$t/shape/"
 expect 4 "^UNSUPPORTED unknown: .*Frobnicate" "$tcc" verify "$t/unknown"
 expect 3 '^ERROR broken' "$tcc" verify "$t/broken"
 expect 3 '^ERROR empty: .*No such file' "$tcc" verify "$t/empty"
-expect 0 '^SKIP alone: no expected outputs' "$tcc" verify "$t/alone"
+expect 0 '^PASS alone' "$tcc" verify "$t/alone"         # by the evaluator
+mkdir -p "$t/bare" && cp "$t/neg.onnx" "$t/bare/model.onnx"
+expect 0 '^SKIP bare: .*has no test_data_set_0' "$tcc" verify "$t/bare"
 expect 0 'PASS clip' "$tcc" verify "$t/clip"
 expect 0 'PASS maps' "$tcc" verify "$t/maps"
 expect 1 "FAIL othermaps: output 'y': item 0: " "$tcc" verify "$t/othermaps"
 expect 0 'PASS strings' "$tcc" verify "$t/strings"
-expect 1 '^3 passed, 3 failed, 1 skipped$' "$tcc" verify -j 2 "$t/good" "$t/wrong" "$t/loose" \
-	"$t/unknown" "$t/alone" "$t/empty" "$t/clip"
+expect 1 '^4 passed, 3 failed, 1 skipped$' "$tcc" verify -j 2 "$t/good" "$t/wrong" "$t/loose" \
+	"$t/unknown" "$t/alone" "$t/bare" "$t/empty" "$t/clip"
 [ "$(sed -n 's/^[A-Z]* \([a-z]*\).*/\1/p' "$t/out" | tr '\n' ' ')" = \
-	"good wrong loose unknown alone empty clip " ] || fail "not in order: $(cat "$t/out")"
+	"good wrong loose unknown alone bare empty clip " ] || fail "not in order: $(cat "$t/out")"
 expect 0 'PASS neg.onnx' "$tcc" verify "$t/neg.onnx" --data "$t/named.npz" --data "$t/numbered.npz"
 expect 0 'PASS neg.onnx' "$tcc" verify "$t/neg.onnx" --data "$t/good"
 expect 1 'FAIL neg.onnx' "$tcc" verify "$t/neg.onnx" --data "$t/wrong.npz"
