@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include "sched.h"
 
-/* The tile that a block is taken to compute; elements of depth that a part has at least, for adding the
- * parts takes a launch as well; most parts. */
-enum { TILE_M = 32, TILE_N = 64, MIN_PART = 768, MAX_PARTS = 8 };
+/* The tile that a block is taken to compute; the depth from which on a sum is cut, for adding the parts
+ * takes a launch and a trip through memory; elements of depth that a part has at least; most parts. */
+enum { TILE_M = 32, TILE_N = 64, MIN_DEPTH = 3072, MIN_PART = 768, MAX_PARTS = 8 };
 
 static double
 likely_blocks(Module *m, const Node *t, const Contraction *c)
@@ -41,7 +41,7 @@ parts_of(Sched *s, const Node *t, const Contraction *c, const Node *axis)
 
 	for (i = 0; i < c->nred; i++)
 		depth *= (double)const_or(c->red[i]->in[0], 1);
-	while (parts < MAX_PARTS && blocks * parts * 2 <= s->mach->units && depth / (parts * 2) >= MIN_PART
+	while (depth >= MIN_DEPTH && parts < MAX_PARTS && blocks * parts * 2 <= s->mach->units && depth / (parts * 2) >= MIN_PART
 	 && extent % (parts * 2 * 32) == 0)
 		parts *= 2;
 	return parts;
