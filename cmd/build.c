@@ -110,22 +110,18 @@ frozen(Compilation *c)
 {
 	const List *l = &c->o->freeze;
 	struct Freeze *f = NEWN(c->m, struct Freeze, l->n + 1);
-	TccWant want = {.rank = -1};
 	TccErr err = {0};
-	TccValue v;
 	size_t n;
 	int i;
 
 	for (i = 0; i < l->n; i++) {
 		n = strcspn(l->at[i], "=");
-		memset(&v, 0, sizeof v);
 		f[i].name = arena_printf(c->m->arena, "%.*s", (int)n, l->at[i]);
-		if (tcc_read_value(l->at[i] + n + 1, f[i].name, &want, &v, &err)) {
+		f[i].value = read_constant(c->m, l->at[i] + n + 1, f[i].name, &err);
+		if (err.code) {
 			diag_error(&c->diag, err.code, NULL, "--freeze %s: %s", f[i].name, err.text);
 			return NULL;
 		}
-		f[i].value = node_of_value(c->m, &v);
-		tcc_value_free(&v);
 		if (!f[i].value) {
 			diag_error(&c->diag, X_UNSUPPORTED, NULL,
 				"--freeze %s: only a tensor can be a constant", f[i].name);

@@ -169,6 +169,10 @@ bool values_equal(const TccValue *got, const TccValue *want, const Tolerance *, 
 /* A constant of the value, and back. NULL, or a code: it is no tensor. */
 Node *node_of_value(Module *, const TccValue *);
 int value_of_node(const Node *, TccValue *, TccErr *);
+/* A file's value as a constant. NULL: with err->code 0 it is no tensor. */
+Node *read_constant(Module *, const char *path, const char *name, TccErr *);
+/* The folder's file KIND_I, with any ending that is read; false: path is the last that was tried. */
+bool find_data_file(char *path, size_t size, const char *folder, const char *kind, int i);
 /* Made-up inputs of the main region as constants; false after an error. */
 bool make_inputs(Compilation *, Node **inputs);
 

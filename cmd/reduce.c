@@ -241,29 +241,20 @@ cut_down(Reduce *r, int code, Piece *p)
 static Node *
 read_data(Reduce *r, const char *data, int i)
 {
-	static const char *const ends[] = {"npy", "pb", "txt", "bin", "raw"};
 	const char *name = r->c.m->in_names[i];
-	Module *m = r->c.m;
-	TccWant want = {.rank = -1};
-	TccErr err = {0};
-	TccValue v = {0};
-	struct stat st;
 	char path[4096];
-	Node *n = NULL;
-	size_t e;
+	TccErr err = {0};
+	struct stat st;
+	Node *n;
 
-	snprintf(path, sizeof path, "%s", data);
-	for (e = 0; e < TCC_COUNT(ends) && stat(data, &st) == 0 && S_ISDIR(st.st_mode); e++) {
-		snprintf(path, sizeof path, "%s/input_%d.%s", data, i, ends[e]);
-		if (access(path, R_OK) == 0)
-			break;
-	}
-	if (tcc_read_value(path, name, &want, &v, &err) == 0)
-		n = node_of_value(m, &v);
+	if (stat(data, &st) == 0 && S_ISDIR(st.st_mode))
+		find_data_file(path, sizeof path, data, "input", i);
+	else
+		snprintf(path, sizeof path, "%s", data);
+	n = read_constant(r->c.m, path, name, &err);
 	if (!n)
 		diag_error(&r->c.diag, err.code ? err.code : X_UNSUPPORTED, NULL, "input '%s': %s", name,
 			err.code ? err.text : "it is no tensor");
-	tcc_value_free(&v);
 	return n;
 }
 

@@ -267,6 +267,31 @@ node_of_value(Module *m, const TccValue *v)
 	return t_const(m, DT_STRING, t->ndim, t->shape, d);
 }
 
+Node *
+read_constant(Module *m, const char *path, const char *name, TccErr *err)
+{
+	TccWant want = {.rank = -1};
+	TccValue v = {0};
+	Node *n = tcc_read_value(path, name, &want, &v, err) == 0 ? node_of_value(m, &v) : NULL;
+
+	tcc_value_free(&v);
+	return n;
+}
+
+bool
+find_data_file(char *path, size_t size, const char *folder, const char *kind, int i)
+{
+	static const char *const endings[] = {"pb", "npy", "txt", "bin", "raw"};
+	size_t e;
+
+	for (e = 0; e < TCC_COUNT(endings); e++) {
+		snprintf(path, size, "%s/%s_%d.%s", folder, kind, i, endings[e]);
+		if (access(path, F_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
 int
 value_of_node(const Node *c, TccValue *v, TccErr *err)
 {

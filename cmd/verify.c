@@ -156,21 +156,6 @@ run_case(Case *k)
 
 /* ---- data in a folder ---------------------------------------------------------------------- */
 
-/* The file of that kind and number, with any ending that we read. */
-static bool
-find_file(char *path, size_t size, const char *set, const char *kind, int i)
-{
-	static const char *const endings[] = {"pb", "npy", "txt", "bin", "raw"};
-	size_t e;
-
-	for (e = 0; e < TCC_COUNT(endings); e++) {
-		snprintf(path, size, "%s/%s_%d.%s", set, kind, i, endings[e]);
-		if (exists(path))
-			return true;
-	}
-	return false;
-}
-
 static bool
 read_set(Case *k, const char *set)
 {
@@ -179,11 +164,11 @@ read_set(Case *k, const char *set)
 	int i;
 
 	for (i = 0; i < k->nin; i++)
-		if (find_file(path, sizeof path, set, "input", i)
+		if (find_data_file(path, sizeof path, set, "input", i)
 		 && read_input(k->model, i, in_name(k, i), path, &k->in[i], &err))
 			return say(k->v, err.code, "input '%s': %s", in_name(k, i), err.text);
 	for (i = 0; i < k->nout; i++) {
-		k->wanted[i] = find_file(path, sizeof path, set, "output", i);
+		k->wanted[i] = find_data_file(path, sizeof path, set, "output", i);
 		if (k->wanted[i] && read_output(k->model, i, out_name(k, i), path, &k->want[i], &err))
 			return say(k->v, err.code, "expected output '%s': %s", out_name(k, i), err.text);
 	}
@@ -215,8 +200,8 @@ run_sets(Case *k, const char *dir)
 	}
 	if (i > 0)
 		return true;
-	if (find_file(path, sizeof path, dir, "output", 0)
-	 || find_file(path, sizeof path, dir, "input", 0))
+	if (find_data_file(path, sizeof path, dir, "output", 0)
+	 || find_data_file(path, sizeof path, dir, "input", 0))
 		return run_set(k, dir);
 	return say(k->v, SKIP, "%s has no test_data_set_0", dir);
 }
@@ -298,25 +283,23 @@ set_to_evaluate(Case *k, const char *dir)
 {
 	char *set = arena_printf(k->c.m->arena, "%s/test_data_set_0", dir), path[4096];
 
-	return find_file(path, sizeof path, set, "input", 0) && !find_file(path, sizeof path, set, "output", 0) ? set : NULL;
+	return find_data_file(path, sizeof path, set, "input", 0) && !find_data_file(path, sizeof path, set, "output", 0) ? set : NULL;
 }
 
 static bool
 given_inputs(Case *k, const char *set)
 {
 	Compilation *c = &k->c;
-	TccWant want = {.rank = -1};
 	char path[4096];
 	TccErr err = {0};
-	TccValue v;
+	bool found;
 	int i;
 
 	for (i = 0; i < c->m->main->nparams; i++) {
-		memset(&v, 0, sizeof v);
-		if (!find_file(path, sizeof path, set, "input", i) || tcc_read_value(path, c->m->in_names[i], &want, &v, &err))
-			return say(k->v, X_INVALID, "input '%s': %s", c->m->in_names[i], err.code ? err.text : "no file");
-		k->eval_in[i] = node_of_value(c->m, &v);
-		tcc_value_free(&v);
+		found = find_data_file(path, sizeof path, set, "input", i);
+		k->eval_in[i] = found ? read_constant(c->m, path, c->m->in_names[i], &err) : NULL;
+		if (!found || err.code)
+			return say(k->v, X_INVALID, "input '%s': %s", c->m->in_names[i], found ? err.text : "no file");
 		if (!k->eval_in[i])
 			return say(k->v, X_UNSUPPORTED, "input '%s' is no tensor", c->m->in_names[i]);
 	}
