@@ -258,12 +258,9 @@ node_of_value(Module *m, const TccValue *v)
 			bytes ? arena_dup(m->arena, tcc_tensor_data(t), bytes) : NULL));
 	}
 	d = data_new(m, DT_STRING, (int64_t)n, NULL);
-	d->strings = NEWN(m, const char *, n + 1);
 	s = tcc_tensor_data(t);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++)
 		d->strings[i] = arena_printf(m->arena, "%.*s", (int)s[i].size, s[i].data ? s[i].data : "");
-		d->hash = (d->hash ^ tcc_crc32((const uint8_t *)s[i].data, s[i].size)) * 0x100000001b3u + 1;
-	}
 	return t_const(m, DT_STRING, t->ndim, t->shape, d);
 }
 
@@ -392,8 +389,6 @@ make_inputs(Compilation *c, Node **inputs)
 			return false;
 		}
 		d = data_new(c->m, t->dtype, n, NULL);
-		if (t->dtype == DT_STRING)
-			d->strings = NEWN(c->m, const char *, n + 1);
 		fill(d, t->dtype, &state);
 		d->hash = next_random(&state);       /* as good as one of the contents */
 		inputs[i] = t_const(c->m, t->dtype, t->rank, dims, d);

@@ -37,19 +37,10 @@ void env_bind(Import *im, Env *e, const char *name, Node *n)
 		names_put(im->m, &e->vals, name, n ? n : &poison);
 }
 
-static uint64_t hash_string(uint64_t h, const char *s, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ (unsigned char)s[i]) * 0x100000001b3u;
-	return (h ^ 0xff) * 0x100000001b3u;
-}
-
 static Data *string_data(OnnxModel *om, const OnnxTensor *t, const Loc *loc)
 {
 	Data *d = data_new(om->m, DT_STRING, t->count, NULL);
-	uint64_t h = 0xcbf29ce484222325u;
 
-	d->strings = NEWN(om->m, const char *, t->count + 1);
 	for (int64_t i = 0; i < t->count; i++) {
 		const OnnxBytes *s = &t->strings[i];
 		if (s->n && memchr(s->p, 0, s->n)) {
@@ -61,9 +52,7 @@ static Data *string_data(OnnxModel *om, const OnnxTensor *t, const Loc *loc)
 		if (s->n)
 			memcpy(copy, s->p, s->n);
 		d->strings[i] = copy;
-		h = hash_string(h, s->p, s->n);
 	}
-	d->hash = h | 1;
 	return d;
 }
 

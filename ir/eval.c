@@ -69,9 +69,7 @@ static Node *const_of_val(Eval *e, const Val *v)
 {
 	Module *m = e->m;
 	DType d = held(e, v->d);
-	Data *data = data_new(m, d, v->count, NULL);
-	if (v->str)
-		data->strings = arena_dup(m->arena, v->str, sizeof *v->str * (size_t)v->count);
+	Data *data = data_new(m, d, v->count, v->str);
 	for (int64_t k = 0; !v->str && k < v->count; k++)
 		data_set((void *)data->bytes, d, k, v->num[k]);
 	return t_const(m, d, v->rank, v->dims, data);

@@ -131,10 +131,10 @@ struct Data {
 	size_t size;           /* bytes */
 	const void *bytes;     /* size bytes; may be mapped from a file; owned by whoever made it */
 	const char **strings;
-	uint64_t hash;         /* of the contents */
+	uint64_t hash;         /* of the contents; node_make computes it */
 	const char *file; int64_t offset;   /* where it lies on disk, if it does */
 };
-/* bytes NULL: zeroed, writable by the maker */
+/* bytes NULL: zeroed, writable by the maker. DT_STRING: bytes are count char pointers, copied. */
 Data *data_new(Module *, DType, int64_t count, const void *bytes);
 
 /* Scalar constant: integers and bool in i (sign- or zero-extended to 64 bits), floats in f

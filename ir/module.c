@@ -281,7 +281,13 @@ data_new(Module *m, DType d, int64_t count, const void *bytes)
 	Data *p = NEW(m, Data);
 
 	p->count = count;
-	p->size = d == DT_STRING ? 0 : (size_t)((count * dtypes[d].bits + 7) / 8);
+	if (d == DT_STRING) {
+		p->strings = NEWN(m, const char *, count + 1);
+		if (bytes)
+			memcpy(p->strings, bytes, sizeof *p->strings * (size_t)count);
+		return p;
+	}
+	p->size = (size_t)((count * dtypes[d].bits + 7) / 8);
 	p->bytes = bytes ? bytes : arena_alloc(m->arena, p->size ? p->size : 1);
 	return p;
 }
@@ -442,6 +448,32 @@ attr_find(const Attr *a, const char *name)
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
+static uint64_t
+data_hash(const Data *d)
+{
+	uint32_t h = 11, low = 13;
+
+	for (int64_t i = 0; d->strings && i < d->count; i++)
+		h = hash_bytes(h, d->strings[i], strlen(d->strings[i]) + 1);
+	h = hash_bytes(h, d->bytes, d->size);
+	low = hash_bytes(low, d->bytes, d->size < 4096 ? d->size : 4096);
+	return (uint64_t)h << 32 | low | 1;
+}
+
+static bool
+eq_data(const Data *a, const Data *b)
+{
+	if (a == b)
+		return true;
+	if (!a || !b || a->hash != b->hash || a->size != b->size || a->count != b->count
+		|| !a->strings != !b->strings)
+		return false;
+	for (int64_t i = 0; a->strings && i < a->count; i++)
+		if (strcmp(a->strings[i], b->strings[i]))
+			return false;
+	return a->size == 0 || memcmp(a->bytes, b->bytes, a->size) == 0;
+}
+
 static bool
 eq_node(const void *x, const void *y)
 {
@@ -449,10 +481,7 @@ eq_node(const void *x, const void *y)
 
 	return a->op == b->op && a->type == b->type && a->nin == b->nin && a->attrs == b->attrs
 		&& a->name == b->name && a->n == b->n && memcmp(&a->num, &b->num, sizeof a->num) == 0
-		&& (a->data == b->data || (a->data && b->data && a->data->hash == b->data->hash
-			&& a->data->size == b->data->size && a->data->count == b->data->count
-			&& !a->data->strings && !b->data->strings
-			&& memcmp(a->data->bytes, b->data->bytes, a->data->size) == 0))
+		&& eq_data(a->data, b->data)
 		&& (a->nin == 0 || memcmp(a->in, b->in, sizeof *a->in * (size_t)a->nin) == 0);
 }
 
@@ -483,8 +512,7 @@ node_make(Module *m, Node t)
 	h = mix(mix(mix(5, (uintptr_t)t.op), (uintptr_t)t.type), (uintptr_t)t.attrs);
 	h = mix(mix(mix(h, (uintptr_t)t.name), (uint64_t)t.n), (uint64_t)t.num.i);
 	if (t.data && !t.data->hash)
-		t.data->hash = (uint64_t)hash_bytes(11, t.data->bytes, t.data->size) << 32
-			| hash_bytes(13, t.data->bytes, t.data->size < 4096 ? t.data->size : 4096) | 1;
+		t.data->hash = data_hash(t.data);
 	if (t.data)
 		h = mix(h, t.data->hash);
 	for (i = 0; i < t.nin; i++)

@@ -264,17 +264,10 @@ static void number_into(P *p, Data *d, DType t, int64_t k)
 
 static Data *data_list(P *p, DType t, int64_t count)
 {
-	Data *d = NULL;
 	int64_t k = 0;
 	if (count > MAX_LIST)
 		ps_bad(p, "too many elements for a list");
-	if (t == DT_STRING) {
-		d = NEW(p->m, Data);
-		d->count = count;
-		d->strings = NEWN(p->m, const char *, count + 1);
-	} else {
-		d = data_new(p->m, t, count, NULL);
-	}
+	Data *d = data_new(p->m, t, count, NULL);
 	for (; !ps_is(p, "}"); k++) {
 		if (k == count)
 			ps_bad(p, "%lld elements are expected", (long long)count);

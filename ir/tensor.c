@@ -102,12 +102,9 @@ string_host(Module *m, const char *name, const char *args, int rank, Node *const
 static Node *
 empty_string(Module *m)
 {
-	Data *d = data_new(m, DT_STRING, 1, NULL);
+	const char *s = "";
 
-	d->strings = NEW(m, const char *);
-	*d->strings = "";
-	d->hash = 1;
-	return t_const(m, DT_STRING, 0, NULL, d);
+	return t_const(m, DT_STRING, 0, NULL, data_new(m, DT_STRING, 1, &s));
 }
 
 /*

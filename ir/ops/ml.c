@@ -6,21 +6,6 @@
 
 /* ---- attributes as constants ----------------------------------------------------------------- */
 
-static uint64_t
-hash_strings(int64_t n, const char *const *s)
-{
-	uint64_t h = 0xcbf29ce484222325u;
-	const char *p;
-	int64_t i;
-
-	for (i = 0; i < n; i++) {
-		for (p = s[i]; *p; p++)
-			h = (h ^ (unsigned char)*p) * 0x100000001b3u;
-		h = (h ^ 0xff) * 0x100000001b3u;
-	}
-	return h | 1;
-}
-
 int
 attr_len(const Build *b, const char *name)
 {
@@ -43,11 +28,7 @@ attr_const(Build *b, const char *name, DType d, int rank, const int64_t *dims)
 		return NULL;
 	if (a->n != n)
 		return fail(b, "%s has %d entries, must have %lld", name, a->n, (long long)n);
-	p = data_new(b->m, d, n, NULL);
-	if (a->kind == A_STRS) {
-		p->strings = arena_dup(b->m->arena, a->ss, sizeof *a->ss * (size_t)a->n);
-		p->hash = hash_strings(n, a->ss);
-	}
+	p = data_new(b->m, d, n, a->kind == A_STRS ? a->ss : NULL);
 	for (k = 0; k < n && a->kind != A_STRS; k++)
 		data_set((void *)p->bytes, d, k,
 			a->kind == A_INTS ? num_cast(d, DT_I64, (Num){.i = a->is[k]})
@@ -396,11 +377,7 @@ find_in(Build *b, Node *x, Node *table)
 Node *
 string_const(Module *m, int rank, int64_t n, const char *const *s)
 {
-	Data *p = data_new(m, DT_STRING, n, NULL);
-
-	p->strings = arena_dup(m->arena, s, sizeof *s * (size_t)n);
-	p->hash = hash_strings(n, s);
-	return t_const(m, DT_STRING, rank, &n, p);
+	return t_const(m, DT_STRING, rank, &n, data_new(m, DT_STRING, n, s));
 }
 
 Node *
