@@ -5,10 +5,7 @@ set -u
 lib=tests/ops/library.ops
 write_cases library tests/ops/library.py
 rc=0
-for target in native c "sm_80 --simulate"; do
-	echo "== $target"
-	verify_cases --target $target --op-library $lib --rtol 1e-3 --atol 1e-6 || rc=1
-done
+verify_targets "native c sm_80+--simulate" --op-library $lib --rtol 1e-3 --atol 1e-6 || rc=1
 passed=0 failed=0
 
 # expect CODE TEXT COMMAND...

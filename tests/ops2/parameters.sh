@@ -3,9 +3,4 @@
 set -u
 . tests/cases
 write_cases parameters tests/ops2/parameters.py
-rc=0
-for target in ${TARGETS-native c}; do
-	echo "== $target"
-	verify_cases --target $(echo "$target" | tr + ' ') --rtol 1e-3 --atol 1e-5 || rc=1
-done
-exit $rc
+verify_targets "${TARGETS-native c}" --rtol 1e-3 --atol 1e-5
