@@ -12,15 +12,15 @@ static const Machine rows[] = {
 	{.name = n, .base = b, .kind = M_CPU, .triple = t, .cpu = c, .features = f, .has = h, \
 	.vector_bits = bits, .vector_regs = regs, .fma_ports = ports, .fma_latency = lat, .l1 = KB(l1_), \
 	.l2 = KB(l2_), .l3 = KB(l3_), .line = ln, .cores = nc, .ghz = g, .gbs = bw, .warp = 1},
-#define CUDA(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16) \
+#define CUDA(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, i8) \
 	{.name = n, .base = b, .kind = M_CUDA, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
 	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
-	.fp32_clk = f32, .fp16_clk = f16, .warp = 32, .regs_unit = 65536, .threads_block = 1024, \
+	.fp32_clk = f32, .fp16_clk = f16, .i8_clk = i8, .warp = 32, .regs_unit = 65536, .threads_block = 1024, \
 	.regs_thread = 255, .line = 128},
-#define HIP(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, w, r) \
+#define HIP(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, i8, w, r) \
 	{.name = n, .base = b, .kind = M_HIP, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
 	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
-	.fp32_clk = f32, .fp16_clk = f16, .warp = w, .regs_unit = r, .threads_block = 1024, \
+	.fp32_clk = f32, .fp16_clk = f16, .i8_clk = i8, .warp = w, .regs_unit = r, .threads_block = 1024, \
 	.regs_thread = 256, .line = 128},
 /* C is for some CPU with vectors: what compilers make of loops over eight floats pays everywhere */
 #define OTHER(n, k) {.name = n, .kind = k, .warp = 1, .vector_bits = 256, .vector_regs = 16, \
@@ -90,7 +90,7 @@ inherit(Module *m, const Machine *r)
 	FILL(vector_bits); FILL(vector_regs); FILL(fma_ports); FILL(fma_latency);
 	FILL(l1); FILL(l2); FILL(l3); FILL(line); FILL(cores); FILL(ghz); FILL(gbs);
 	FILL(warp); FILL(units); FILL(smem_unit); FILL(smem_block); FILL(regs_unit);
-	FILL(threads_unit); FILL(blocks_unit); FILL(fp32_clk); FILL(fp16_clk);
+	FILL(threads_unit); FILL(blocks_unit); FILL(fp32_clk); FILL(fp16_clk); FILL(i8_clk);
 #undef FILL
 	t->has = join(m, b->has, t->has);
 	return t;

@@ -31,7 +31,8 @@ struct Machine {
 	int64_t smem_unit, smem_block; /* shared memory of a unit, the most a block may have */
 	int regs_unit;         /* 32-bit registers of a unit */
 	int threads_unit, blocks_unit, threads_block, regs_thread;
-	int fp32_clk, fp16_clk; /* flops a cycle and unit: plain units; matrix units, f32 accumulators */
+	/* operations a cycle and unit: plain units; matrix units, with accumulators of f32 and of i32 */
+	int fp32_clk, fp16_clk, i8_clk;
 };
 
 /* Row i with all that it inherits, in the module's arena; NULL past the last. */

@@ -1,42 +1,30 @@
 /*
- * The performance model: counts from the kernel's statements, times from the machine's row, and of
- * all resources the busiest one decides.
+ * What a kernel's statements ask of the machine, phase by phase (clocks.c makes times of it). Each
+ * outermost serial loop is a phase; all that stands beside them is one more.
  *
- *   per unit    ceil(blocks / units) blocks, r of them at once (registers, shared memory, threads)
- *   fp32        instructions of the plain units, those of functions weighed
- *   shared      passes over the banks, one a cycle
- *   issue       instructions of warps, four a cycle
- *   l2          sectors of global memory, each request's own
- *   dram        bytes of the buffers touched; what does not fit the second cache misses it in
- *               proportion
- *   latency     loads that wait for each other: the steps of serial loops around them
+ *   matrix   matrix instructions; fp32, special: those of functions weighed
+ *   shared   passes over the banks; l2: sectors of global memory, each request's own
+ *   dram     buffers that the second cache holds together are fetched once; of others, what the
+ *            blocks that run at once do not share
+ *   latency  loads of a region are waited for together, before the next step of the serial loops
+ *            around it; asynchronous copies as many steps ahead as groups may be under way
  *
  * Not seen: address arithmetic (hoisted by the compilers), hits of the first cache, data-dependent
- * addresses (taken as 0). Atomics and matrix instructions do not occur yet.
+ * addresses (taken as 0), atomics.
  */
 #include <stdlib.h>
 #include <string.h>
 #include "predict.h"
 
-/* The model's constants, besides the machines' rows. */
-static const double
-	launch_us = 1.5,       /* between kernels of a captured graph */
-	latency = 600,         /* cycles of a load from memory; A100, H100: 500 to 700 measured */
-	barrier_cycles = 30,
-	dram_share = 0.88,     /* of the bandwidth that a copy reaches */
-	l2_bytes = 48,         /* a cycle and unit: 5120 a cycle of the A100's 108 units */
-	issues = 4;            /* instructions of warps a cycle and unit */
-
-/* Instructions of operations that are more than one. */
-static const struct { OpCode op; double cost; } costs[] = {
-	{O_DIV, 8}, {O_REM, 30}, {O_SQRT, 8}, {O_EXP, 12}, {O_LOG, 16}, {O_LOG1P, 20}, {O_EXPM1, 16},
-		{O_POW, 40},
-	{O_SIN, 24}, {O_COS, 24}, {O_TAN, 30}, {O_ASIN, 24}, {O_ACOS, 24}, {O_ATAN, 24}, {O_SINH, 20},
-	{O_COSH, 20}, {O_TANH, 18}, {O_ASINH, 30}, {O_ACOSH, 30}, {O_ATANH, 30}, {O_ERF, 22},
-	{O_LGAMMA, 60},
+/* Instructions of operations that are more than one: of the plain units, of the special ones. */
+static const struct { OpCode op; double plain, special; } costs[] = {
+	{O_DIV, 8, 1}, {O_REM, 30, 1}, {O_SQRT, 8, 1}, {O_EXP, 12, 0}, {O_LOG, 16, 0}, {O_LOG1P, 20, 1},
+	{O_EXPM1, 16, 0}, {O_POW, 40, 0}, {O_SIN, 24, 0}, {O_COS, 24, 0}, {O_TAN, 30, 1}, {O_ASIN, 24, 1},
+	{O_ACOS, 24, 1}, {O_ATAN, 24, 1}, {O_SINH, 20, 1}, {O_COSH, 20, 1}, {O_TANH, 18, 1},
+	{O_ASINH, 30, 1}, {O_ACOSH, 30, 1}, {O_ATANH, 30, 1}, {O_ERF, 22, 0}, {O_LGAMMA, 60, 1},
 };
 
-enum { MAX_LANES = 64, SECTOR = 32, BANKS = 32 };
+enum { MAX_LANES = 64, SECTOR = 32, BANKS = 32, MAX_PHASES = 64, MAX_SAMPLE = 256 };
 
 /* Two warps stand for all: the first, and one in the middle. */
 enum { WARPS = 2 };
@@ -54,12 +42,20 @@ typedef struct Count {
 	double share[WARPS];   /* how many warps each of the two stands for */
 	uint64_t active[WARPS];/* lanes that get here */
 	double times, serial;  /* a lane gets here; of them, steps that follow each other */
+	Phase phases[MAX_PHASES], *in;   /* the first is what stands beside serial loops */
+	int nphases;
+	bool piped;            /* copies are asynchronous */
 	/* sums over a block */
-	double arith, issued, flops, sectors, ideal_sectors, waves, ideal_waves, steps, barriers;
-	Map touched;           /* global buffers -> Num: bytes that all blocks access */
-	double blocks;
+	double flops, matrix_flops, ideal_sectors, sectors, ideal_waves;
+	Map touched;           /* global buffers -> Touch */
+	Node *bid;             /* the grid's first axis */
+	int64_t sample;        /* blocks that run at once, MAX_SAMPLE at most */
+	Launch launch;
 	Node *unknown;
 } Count;
+
+/* Bytes of a buffer that a block accesses, and that one of many which run together adds. */
+typedef struct Touch { double all, own; } Touch;
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -242,64 +238,109 @@ as_vector(Count *c, const Node *at)
 	return b - a == 1;
 }
 
-static void
-touch(Count *c, const Node *buffer, double bytes)
+/* Of the blocks that run at once, how many different places the first thread accesses, as a share of
+ * the blocks: what they do not share. */
+static double
+unshared(Count *c, const Node *at)
 {
-	double *sum = map_get(&c->touched, buffer);
+	int64_t v[MAX_SAMPLE], here, first;
+	int i;
 
-	if (!sum)
-		map_put(&c->touched, buffer, sum = NEW(c->m, double));
-	*sum += bytes;
+	if (!c->bid || c->sample < 2)
+		return 1;
+	here = ((Num *)map_get(&c->env, c->bid))->i;
+	first = here - c->sample / 2 < 0 ? 0 : here - c->sample / 2;
+	for (i = 0; i < c->sample; i++) {
+		bind(c, c->bid, first + i);
+		v[i] = at_lane(c, at, 0, 0);
+	}
+	bind(c, c->bid, here);
+	return (double)distinct(v, (int)c->sample) / (double)c->sample;
 }
 
 static void
-reach(Count *c, const Node *buffer, Node *const *idx)
+touch(Count *c, const Node *buffer, const Node *at, double bytes)
+{
+	Touch *t = map_get(&c->touched, buffer);
+
+	if (!t)
+		map_put(&c->touched, buffer, t = NEW(c->m, Touch));
+	t->all += bytes;
+	t->own += bytes * unshared(c, at);
+}
+
+/* Accesses of so many bytes a lane, `times` in all, where `active` has lanes. */
+static void
+reach_lanes(Count *c, const Node *buffer, const Node *e, int bytes, double times)
 {
 	int64_t at[MAX_LANES], size = dtypes[buffer->type->dtype].bits / 8;
-	Node *e = buffer->type->space == SP_GLOBAL || buffer->type->space == SP_SHARED
-		? flat(c, buffer, idx) : NULL;
-	double times = c->times;
-	int w, l, n, bytes = (int)size;
+	double moved = 0, sectors = 0;
+	int w, l, n;
 
-	if (!e)
-		return;
-	if (as_vector(c, e)) {
-		times /= (double)value(c, c->vector->in[0]).i;
-		bytes = (int)(size * value(c, c->vector->in[0]).i);
-		bytes = bytes > 16 ? 16 : bytes;
-	}
 	for (w = 0; w < WARPS; w++) {
 		for (l = n = 0; l < c->t->warp; l++)
 			if (c->active[w] >> l & 1 && (at[n] = at_lane(c, e, w, l) * size) >= 0)
 				n++;               /* below 0: the side of a choice that is not taken */
 		if (!n || c->share[w] == 0)
 			continue;
-		c->issued += times * c->share[w];
+		c->in->issued += times * c->share[w];
 		if (buffer->type->space == SP_SHARED) {
-			c->waves += times * c->share[w] * passes(at, n, bytes);
+			c->in->passes += times * c->share[w] * passes(at, n, bytes);
 			c->ideal_waves += times * c->share[w]
 				* ((units_touched(at, n, bytes, 4) + BANKS - 1) / BANKS);
 			continue;
 		}
-		c->sectors += times * c->share[w] * units_touched(at, n, bytes, SECTOR);
+		sectors += times * c->share[w] * units_touched(at, n, bytes, SECTOR);
 		c->ideal_sectors += times * c->share[w]
 			* ((units_touched(at, n, bytes, (int)size) * (int)size + SECTOR - 1) / SECTOR);
-		touch(c, buffer, times * c->share[w] * n * bytes);
+		moved += times * c->share[w] * n * bytes;
 	}
+	c->sectors += sectors;
+	c->in->l2 += sectors * SECTOR;
+	if (moved > 0)
+		touch(c, buffer, e, moved);
+}
+
+static bool
+in_memory(const Node *buffer)
+{
+	return buffer->type->space == SP_GLOBAL || buffer->type->space == SP_SHARED;
+}
+
+static void
+reach(Count *c, const Node *buffer, Node *const *idx)
+{
+	int size = dtypes[buffer->type->dtype].bits / 8, bytes = size;
+	double times = c->times;
+	Node *e;
+
+	if (!in_memory(buffer))
+		return;
+	e = flat(c, buffer, idx);
+	if (as_vector(c, e)) {
+		times /= (double)value(c, c->vector->in[0]).i;
+		bytes = size * (int)value(c, c->vector->in[0]).i;
+		bytes = bytes > 16 ? 16 : bytes;
+	}
+	reach_lanes(c, buffer, e, bytes, times);
 }
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-static double
-cost_of(const Node *e)
+static void
+count_work(Count *c, const Node *e, double times)
 {
 	double scale = e->type->dtype == DT_F64 || e->in[0]->type->dtype == DT_F64 ? 2 : 1;
 	size_t i;
 
-	for (i = 0; i < sizeof costs / sizeof *costs; i++)
-		if (costs[i].op == e->code)
-			return scale * costs[i].cost;
-	return scale;
+	for (i = 0; i < sizeof costs / sizeof *costs && costs[i].op != e->code; i++)
+		;
+	if (i < sizeof costs / sizeof *costs) {
+		c->in->special += times * costs[i].special;
+		scale *= costs[i].plain;
+	}
+	c->in->plain += times * scale;
+	c->in->issued += times * scale;
 }
 
 /* Integers are addresses mostly, but those that data are made of. */
@@ -322,6 +363,17 @@ active_warps(const Count *c)
 	return n;
 }
 
+static double
+active_lanes(const Count *c)
+{
+	double n = 0;
+	int w;
+
+	for (w = 0; w < WARPS; w++)
+		n += c->share[w] * __builtin_popcountll(c->active[w]);
+	return n;
+}
+
 static void
 part(Count *c, const Node *e, bool *loads)
 {
@@ -329,11 +381,11 @@ part(Count *c, const Node *e, bool *loads)
 		*loads |= e->in[0]->type->space == SP_GLOBAL;
 		reach(c, e->in[0], e->in + 1);
 	} else if (e->code == O_FOLD)
-		c->issued += 2 * 5 * c->times * active_warps(c);
+		c->in->issued += 2 * 5 * c->times * active_warps(c);
 	else if (is_work(e)) {
-		c->arith += cost_of(e) * c->times * active_warps(c);
+		count_work(c, e, c->times * active_warps(c));
 		c->flops += (e->code == O_MULADD
-			|| e->code == O_FMA ? 2 : e->code == O_DOT4 ? 8 : 1) * c->times;
+			|| e->code == O_FMA ? 2 : e->code == O_DOT4 ? 8 : 1) * c->times * active_lanes(c);
 	}
 }
 
@@ -371,12 +423,16 @@ loop(Count *c, const Node *f)
 	const Node *axis = f->in[0], *vector = c->vector;
 	int64_t n = value(c, axis->in[0]).i;
 	double times = c->times, serial = c->serial;
+	Phase *in = c->in;
 
 	if (n <= 0)
 		return;
 	bind(c, axis, f->n == F_VECTOR || f->n == F_UNROLL ? 0 : n / 2);
 	switch (f->n) {
-	case F_GRID_X: case F_GRID_Y: case F_GRID_Z:
+	case F_GRID_X:
+		c->bid = (Node *)axis;
+		break;
+	case F_GRID_Y: case F_GRID_Z:
 		break;
 	case F_BLOCK:
 		c->tid = (Node *)axis;
@@ -385,34 +441,100 @@ loop(Count *c, const Node *f)
 		c->vector = (Node *)axis;
 		c->times *= (double)n;
 		break;
+	case F_UNROLL:
+		c->times *= (double)n;
+		break;
 	default:
 		c->times *= (double)n;
-		c->serial *= f->n == F_UNROLL ? 1 : (double)n;
+		c->serial *= (double)n;
+		if (in == c->phases && c->nphases < MAX_PHASES)
+			c->in = &c->phases[c->nphases++];
 	}
 	region(c, f->regions[0]);
+	c->in = in;
 	c->times = times;
 	c->serial = serial;
 	c->vector = (Node *)vector;
 }
 
+/* Keeps the lanes where the condition is as it should be. */
+static void
+narrow(Count *c, const Node *cond, bool holds)
+{
+	uint64_t yes;
+	int w, l;
+
+	for (w = 0; w < WARPS; w++) {
+		for (l = 0, yes = 0; l < c->t->warp; l++)
+			if (c->active[w] >> l & 1)
+				yes |= (uint64_t)((at_lane(c, cond, w, l) != 0) == holds) << l;
+		c->active[w] = yes;
+	}
+}
+
 static void
 when(Count *c, const Node *s)
 {
-	uint64_t all[WARPS], yes;
-	int w, l, k;
+	uint64_t all[WARPS];
+	int k;
 
 	memcpy(all, c->active, sizeof all);
 	for (k = 0; k < s->nregions; k++) {
-		for (w = 0; w < WARPS; w++) {
-			for (l = 0, yes = 0; l < c->t->warp; l++)
-				if (all[w] >> l & 1)
-					yes |= (uint64_t)((at_lane(c, s->in[0], w, l) != 0) == !k) << l;
-			c->active[w] = yes;
-		}
+		memcpy(c->active, all, sizeof all);
+		narrow(c, s->in[0], !k);
 		if (active_warps(c) > 0)
 			region(c, s->regions[k]);
 	}
 	memcpy(c->active, all, sizeof all);
+}
+
+/* One place of a move, if it is in memory. */
+static void
+move_spot(Count *c, const Node *s, int k, double times)
+{
+	Spot at = l_spot(s, k);
+
+	if (in_memory(at.buffer))
+		reach_lanes(c, at.buffer, flat(c, at.buffer, at.idx), (int)s->n, times);
+}
+
+/* Does it load from global memory what the thread waits for? Zeros come from nowhere. */
+static bool
+move(Count *c, const Node *s)
+{
+	const Node *cond = l_move_cond(s), *from = l_spot(s, 1).buffer;
+	uint64_t all[WARPS];
+
+	move_spot(c, s, 0, c->times);
+	memcpy(all, c->active, sizeof all);
+	if (cond)
+		narrow(c, cond, true);
+	move_spot(c, s, 1, c->times);
+	memcpy(c->active, all, sizeof all);
+	return from->type->space == SP_GLOBAL && strcmp(s->name, move_kinds[MOVE_ASYNC]) != 0;
+}
+
+/* Groups of copies are waited for in turn; before the first, a block starts. */
+static void
+wait_for_copies(Count *c, const Node *s)
+{
+	if (!c->piped)
+		c->phases->waits += block_clocks;
+	c->piped = true;
+	if (c->serial > 1)
+		c->in->waits += c->serial * load_clocks / (double)(s->n + 1);
+}
+
+static void
+multiply(Count *c, const Node *s)
+{
+	const Mma *x = mma_find(s->name);
+	double n = c->times * active_warps(c);
+
+	c->in->matrix += n * mma_clocks(c->t, x);
+	c->in->issued += n;
+	c->flops += n * 2 * x->m * x->n * x->k;
+	c->matrix_flops += n * 2 * x->m * x->n * x->k;
 }
 
 static bool
@@ -433,7 +555,10 @@ statement(Count *c, const Node *s)
 			loads |= evaluate(c, s->in[i]);
 		reach(c, s->in[0], s->in + 1);
 		break;
-	case O_BARRIER: c->barriers += c->serial; break;
+	case O_BARRIER: c->in->waits += c->times * barrier_clocks; break;
+	case O_MOVE: return move(c, s);
+	case O_WAIT: wait_for_copies(c, s); break;
+	case O_MMA: multiply(c, s); break;
 	default: break;
 	}
 	return loads;
@@ -448,7 +573,7 @@ region(Count *c, const Region *r)
 
 	for (i = 0; i < r->nresults; i++)
 		loads |= statement(c, r->results[i]);
-	c->steps += loads ? c->serial : 0;
+	c->in->waits += loads ? c->serial * load_clocks : 0;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -459,100 +584,84 @@ least(double a, double b)
 	return a < b ? a : b;
 }
 
-/* Blocks that a unit holds at once. */
+/* Bytes of the buffers, each once, nothing beyond what is accessed; and those that memory moves. */
 static double
-resident(const Count *c, int registers)
+compulsory(Count *c, double *moved)
 {
-	const Machine *t = c->t;
-	const Kernel *k = c->k;
-	double n = t->blocks_unit;
-
-	n = least(n, t->threads_unit / (c->warps * t->warp));
-	if (k->shared)
-		n = least(n, (double)(t->smem_unit / (k->shared + 1024)));
-	if (registers)
-		n = least(n, t->regs_unit / ((registers + 7) / 8 * 8 * c->warps * t->warp));
-	return n < 1 ? 1 : n;
-}
-
-/* Bytes of buffers, each once; nothing beyond what is accessed. */
-static double
-compulsory(Count *c)
-{
-	double sum = 0, size;
+	double sum = 0, again = 0, once, size, blocks = c->launch.blocks;
 	int i;
 
 	for (i = 0; i < c->k->nbufs; i++) {
-		double *touched = map_get(&c->touched, c->k->bufs[i]);
+		Touch *t = map_get(&c->touched, c->k->bufs[i]);
+		if (!t)
+			continue;
 		size = (double)value(c, c->k->bufs[i]->in[0]).i * dtypes[c->k->bufs[i]->type->dtype].bits / 8;
-		sum += touched ? least(size, *touched * c->blocks) : 0;
+		once = least(size, t->all * blocks);
+		sum += once;
+		again += t->own * blocks > once ? t->own * blocks - once : 0;
 	}
+	*moved = sum <= (double)c->t->l2 ? sum : sum + again * (1 - (double)c->t->l2 / sum);
 	return sum;
 }
 
 static void
-times(Count *c, int registers, Prediction *p)
+times(Count *c, Prediction *p)
 {
 	const Machine *t = c->t;
-	double per = c->blocks / t->units, r = resident(c, registers),
-		hz = t->ghz * 1e3 /* cycles a us */;
-	double l2 = c->sectors * SECTOR * c->blocks, dram, most,
-		flops = c->flops * c->warps * t->warp * c->blocks;
-	size_t i;
+	double by[N_RESOURCES] = {0}, l2 = c->sectors * SECTOR, waves = 0, most = launch_us, start, ideal, mma;
+	double hz = t->ghz * 1e3 /* cycles a us */;
+	int i;
 
-	per = per < 1 ? 1 : (double)(int64_t)(per + 0.999999);
-	p->bytes = compulsory(c);
-	dram = p->bytes <= (double)t->l2 || l2 < p->bytes ? p->bytes
-		: p->bytes + (l2 - p->bytes) * (1 - (double)t->l2 / p->bytes);
-	const struct { const char *name; double us; } of[] = {
-		{"dram", dram / (dram_share * t->gbs * 1e3)},
-		{"l2", l2 / (l2_bytes * hz * t->units)},
-		{"fp32", per * c->arith * t->warp * 2 / t->fp32_clk / hz},
-		{"shared", per * c->waves / hz},
-		{"issue", per * (c->issued + c->arith) / issues / hz},
-		{"latency", (double)(int64_t)(per / r + 0.999999)
-			* (c->steps * latency + c->barriers * barrier_cycles) / hz},
-	};
-	p->limit = "launch";
-	most = launch_us;
-	double busy = 0;
-	for (i = 0; i < sizeof of / sizeof *of; i++) {
-		busy = of[i].us > busy ? of[i].us : busy;
-		if (of[i].us > most)
-			most = of[i].us, p->limit = of[i].name;
+	p->bytes = compulsory(c, &p->dram_bytes);
+	for (i = 0; i < c->nphases; i++) {
+		c->phases[i].dram = l2 > 0 ? c->phases[i].l2 / l2 * p->dram_bytes / c->launch.blocks : 0;
+		waves += c->phases[i].passes;
 	}
-	p->us = launch_us + 1.5 * latency / hz + busy;
-	p->flops = flops;
-	p->blocks = c->blocks;
-	p->occupancy = least(1, r * c->warps * t->warp / t->threads_unit);
+	start = c->piped ? 0 : (block_clocks - load_clocks) / hz;
+	p->us = launch_us + start + work_us(t, &c->launch, c->phases, c->nphases, by);
+	p->limit = "launch";
+	for (i = 0; i < N_RESOURCES; i++)
+		if (by[i] > most)
+			most = by[i], p->limit = resources[i];
+	p->flops = c->flops * c->launch.blocks;
+	p->matrix_flops = c->matrix_flops * c->launch.blocks;
+	p->blocks = c->launch.blocks;
+	p->occupancy = least(1, gpu_resident(t, &c->launch) * c->launch.warps * t->warp / t->threads_unit);
 	p->sector_ratio = c->ideal_sectors > 0 ? c->sectors / c->ideal_sectors : 1;
-	p->wavefront_ratio = c->ideal_waves > 0 ? c->waves / c->ideal_waves : 1;
-	busy = p->bytes / (t->gbs * 1e3);
-	most = flops / (t->fp32_clk * hz * t->units);
-	p->roofline_share = (busy > most ? busy : most) / p->us;
+	p->wavefront_ratio = c->ideal_waves > 0 ? waves / c->ideal_waves : 1;
+	mma = p->matrix_flops / (t->fp16_clk * hz * t->units);
+	ideal = (p->flops - p->matrix_flops) / (t->fp32_clk * hz * t->units);
+	ideal = mma > ideal ? mma : ideal;
+	p->roofline_share = (p->bytes / (t->gbs * 1e3) > ideal ? p->bytes / (t->gbs * 1e3) : ideal) / p->us;
 }
 
 bool
 kernel_predict(Module *m, const Kernel *k, const Machine *t, int registers, Prediction *p,
 	Node **unknown)
 {
-	Count c = {.m = m, .t = t, .k = k, .times = 1, .serial = 1, .blocks = 1};
+	Count c = {.m = m, .t = t, .k = k, .times = 1, .serial = 1, .nphases = 1};
+	double at_once;
 	int i;
 
+	c.in = c.phases;
+	c.launch = (Launch){.blocks = 1, .warps = (k->block + t->warp - 1) / t->warp, .shared = k->shared,
+		.registers = registers};
 	for (i = 0; i < k->nsyms; i++)
 		bind(&c, k->syms[i], value(&c, k->args[i]).i);
 	for (i = 0; i < 3; i++)
-		c.blocks *= k->grid[i] ? (double)value(&c, k->grid[i]).i : 1;
-	c.warps = (k->block + t->warp - 1) / t->warp;
+		c.launch.blocks *= k->grid[i] ? (double)value(&c, k->grid[i]).i : 1;
+	at_once = least(c.launch.blocks, gpu_resident(t, &c.launch) * t->units);
+	c.sample = (int64_t)least(at_once, MAX_SAMPLE);
+	c.warps = c.launch.warps;
 	c.share[0] = 1, c.share[1] = c.warps - 1;
 	for (i = 0; i < WARPS; i++)
 		c.active[i] = t->warp == 64 ? UINT64_MAX : ((uint64_t)1 << t->warp) - 1;
 	if (k->block < t->warp)
 		c.active[0] = ((uint64_t)1 << k->block) - 1;
 	*p = (Prediction){.limit = "launch"};
-	if (c.blocks >= 1)
+	if (c.launch.blocks >= 1)
 		region(&c, k->body);
-	times(&c, registers, p);
+	times(&c, p);
 	map_free(&c.env);
 	map_free(&c.memo);
 	map_free(&c.touched);
