@@ -18,7 +18,7 @@
 #include <string.h>
 #include "sched.h"
 
-enum { LONG_BLOCK = 8 };
+enum { LONG_BLOCK = 8, FEW = 8 };
 
 typedef struct Voter { Node *t; struct Voter *up; double votes[MAX_RANK]; bool fixed; } Voter;
 
@@ -212,8 +212,8 @@ contraction_votes(Layout *l, Group *g)
 		d = plain_dim(c.a, c.red[i]);
 	if (!l->s->gpu && words_of(l->s->m, c.a->in[0], &i, &fill))
 		d = i;                               /* their bytes side by side */
-	if (d >= 0)
-		vote(l, c.a->in[0], d, flops);
+	if (d >= 0 && likely_extent(l->s->m, dim_of(c.a->in[0], d)) >= FEW)
+		vote(l, c.a->in[0], d, flops);       /* a few channels may lie apart: values are broadcast */
 	if (definition(c.b->in[0])->code != O_CONST && (d = plain_dim(c.b, c.n)) >= 0)
 		vote(l, c.b->in[0], d, flops);
 }

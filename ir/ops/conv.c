@@ -409,26 +409,31 @@ phase_input(Module *m, const Conv *c, const Phases *p, Node *x)
 		x_select(m, in, x_read(m, x, idx), x_int(m, dtype_of(x), 0)));
 }
 
+/*
+ * The weights as [c, taps, column], zeros where a tap is not whole: the phases and the channels of
+ * a group are one axis of columns, as products like it, the channels moving fastest.
+ */
 static Node *
 phase_weights(Module *m, const Conv *c, const Phases *p)
 {
-	Node *axes[MAX_RANK], *in = x_bool(m, true), *dim;
-	bool any = false;
+	Node *axes[MAX_RANK], *idx[MAX_RANK], *in = x_bool(m, true), *columns = c->kg, *rest, *s;
 	int i;
 
-	for (i = 0; i < rank_of(c->w); i++) {
-		dim = dim_of(c->w, i);
-		if (i >= 2 && !p[i - 2].whole) {
-			axes[i] = x_axis(m, x_muli(m, p[i - 2].taps, p[i - 2].s));
-			in = x_and(m, in, x_lt(m, axes[i], dim));
-			any = true;
-		} else
-			axes[i] = x_axis(m, dim);
+	for (i = 0; i < c->n; i++)
+		columns = x_muli(m, columns, p[i].s);
+	idx[0] = axes[0] = x_axis(m, dim_of(c->w, 0));
+	rest = axes[1 + c->n] = x_axis(m, columns);
+	idx[1] = x_mod(m, rest, c->kg);
+	rest = x_fdiv(m, rest, c->kg);
+	for (i = c->n; i-- > 0; rest = x_fdiv(m, rest, s)) {
+		s = x_idx(m, p[i].s);
+		axes[1 + i] = x_axis(m, p[i].taps);
+		idx[2 + i] = x_add(m, x_mod(m, rest, s), x_mul(m, axes[1 + i], s));
+		if (!p[i].whole)
+			in = x_and(m, in, x_lt(m, idx[2 + i], dim_of(c->w, 2 + i)));
 	}
-	if (!any)
-		return c->w;
-	return t_tensor(m, rank_of(c->w), axes,
-		x_select(m, in, x_read(m, c->w, axes), x_int(m, dtype_of(c->w), 0)));
+	return t_tensor(m, 2 + c->n, axes,
+		x_select(m, in, x_read(m, c->w, idx), x_int(m, dtype_of(c->w), 0)));
 }
 
 /* x with stride - 1 zeros between its elements: the case of both stride and dilation. */
@@ -452,18 +457,39 @@ zeros_between(Module *m, Conv *c)
 		x_select(m, in, x_read(m, c->x, idx), x_int(m, dtype_of(c->x), 0)));
 }
 
+/* [n, group, q, column]: the phases' convolutions. */
+static Node *
+phase_sums(Module *m, const Conv *c, const Phases *p, Node *x)
+{
+	Node *w = phase_weights(m, c, p), *axes[MAX_RANK], *red[MAX_RANK], *xi[MAX_RANK], *wi[MAX_RANK],
+		*sum;
+	int i;
+
+	xi[0] = axes[0] = x_axis(m, dim_of(c->x, 0));
+	axes[1] = x_axis(m, c->groups);
+	axes[2 + c->n] = wi[1 + c->n] = x_axis(m, dim_of(w, 1 + c->n));
+	red[0] = x_axis(m, c->cg);
+	xi[1] = wi[0] = is_intv(c->groups, 1) ? red[0] : channel(m, axes[1], c->cg, red[0]);
+	for (i = 0; i < c->n; i++) {
+		axes[2 + i] = x_axis(m, p[i].q);
+		wi[1 + i] = red[1 + i] = x_axis(m, p[i].taps);
+		xi[2 + i] = x_add(m, x_sub(m, axes[2 + i], x_muli(m, red[1 + i], p[i].d)), p[i].pad);
+	}
+	sum = sum_of_products(m, acc_type(dtype_of(c->x)), c->n + 1, red, x_read(m, x, xi),
+		x_read(m, w, wi));
+	return t_tensor(m, 3 + c->n, axes, sum);
+}
+
 static Node *
 conv_transposed(Build *b, Node *pads, Node *bias)
 {
 	Module *m = b->m;
 	DType d = dtype_of(b->in[0]);
-	Node *x, *w, *axes[3 * MAX_RANK], *red[MAX_RANK], *xi[MAX_RANK], *wi[MAX_RANK], *sum, *t,
-		*at[3 * MAX_RANK];
-	Node *place;
+	Node *x, *axes[MAX_RANK], *at[MAX_RANK], *column, *sum, *place, *s;
 	Phases p[MAX_RANK];
 	bool both = false;
 	Conv c;
-	int i, rank;
+	int i;
 
 	if (!conv_shape(b, b->in[0], b->in[1], true, &c) || !transposed_sizes(b, &c, pads))
 		return NULL;
@@ -472,34 +498,17 @@ conv_transposed(Build *b, Node *pads, Node *bias)
 	x = both ? zeros_between(m, &c) : c.x;
 	for (i = 0; i < c.n; i++)
 		p[i] = phases_of(m, &c.win[i]);
-	x = phase_input(m, &c, p, x);
-	w = phase_weights(m, &c, p);
-	/* over n, g, k, then q and phase of each dimension */
-	rank = 3 + 2 * c.n;
-	if (rank > MAX_RANK)
-		return unsupported(b, "%d spatial dimensions", c.n);
-	xi[0] = axes[0] = x_axis(m, dim_of(c.x, 0));
-	axes[1] = x_axis(m, c.groups);
-	wi[1] = axes[2] = x_axis(m, c.kg);
-	red[0] = x_axis(m, c.cg);
-	xi[1] = wi[0] = channel(m, axes[1], c.cg, red[0]);
-	for (i = 0; i < c.n; i++) {
-		axes[3 + 2 * i] = x_axis(m, p[i].q);
-		axes[4 + 2 * i] = x_axis(m, x_idx(m, p[i].s));
-		red[1 + i] = x_axis(m, p[i].taps);
-		xi[2 + i] = x_add(m, x_sub(m, axes[3 + 2 * i], x_muli(m, red[1 + i], p[i].d)), p[i].pad);
-		wi[2 + i] = x_add(m, axes[4 + 2 * i], x_muli(m, red[1 + i], p[i].s));
-	}
-	sum = sum_of_products(m, acc_type(d), c.n + 1, red, x_read(m, x, xi), x_read(m, w, wi));
-	t = t_tensor(m, rank, axes, sum);
 	conv_axes(m, &c, axes);
-	memcpy(at, axes, 3 * sizeof *at);
+	memcpy(at, axes, 2 * sizeof *at);
+	column = x_idx(m, 0);
 	for (i = 0; i < c.n; i++) {
 		place = x_add(m, axes[3 + i], c.win[i].begin);
-		at[3 + 2 * i] = x_fdiv(m, place, x_idx(m, p[i].s));
-		at[4 + 2 * i] = x_mod(m, place, x_idx(m, p[i].s));
+		s = x_idx(m, p[i].s);
+		at[2 + i] = x_fdiv(m, place, s);
+		column = x_add(m, x_mul(m, column, s), x_mod(m, place, s));
 	}
-	sum = x_read(m, t, at);
+	at[2 + c.n] = x_add(m, x_mul(m, column, c.kg), axes[2]);
+	sum = x_read(m, phase_sums(m, &c, p, phase_input(m, &c, p, x)), at);
 	if (bias) {
 		if (!check_bias(b, bias, &c))
 			return NULL;
