@@ -220,7 +220,7 @@ help:
 	@echo "make check-san   the tests with sanitizers, but a tenth of the official ones"
 	@echo "make deps        install everything that build and tests need"
 	@echo "make fuzz        libFuzzer programs under build/fuzz"
-	@echo "make bench       measure compiled models against onnxruntime and OpenVINO"
+	@echo "make bench       measure compiled models against onnxruntime, OpenVINO and IREE"
 	@echo "make check-gpu   test and measure on this machine's GPU"
 	@echo "make install     into DESTDIR and prefix (GNU directories)"
 	@echo "make ASAN=1 ...  the same under build/asan with sanitizers"

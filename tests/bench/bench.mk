@@ -1,4 +1,4 @@
-# make bench CORPUS=DIR [MODELS=DIR] [BENCH_ARGS=...]: against onnxruntime and OpenVINO, see bench.py
+# make bench CORPUS=DIR [MODELS=DIR] [BENCH_ARGS=...]: against onnxruntime, OpenVINO and IREE, see bench.py
 BENCH_VENV := build/bench/venv
 BENCH_SRCS := $(wildcard tests/bench/*.c)
 

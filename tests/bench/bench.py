@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Measures compiled models against onnxruntime and OpenVINO, all called from C (bench.c).
+"""Measures compiled models against onnxruntime, OpenVINO and IREE, all called from C (bench.c, iree.py).
 
 usage: bench.py --corpus DIR [--models DIR] [--only IDS] [--first] [--sets 0,1] [--tokens 128,384]
-                [--gemm] [--threads 1,2] [--peers ort,openvino] [--precision f32|bf16]
+                [--gemm] [--threads 1,2] [--peers ort,openvino,iree] [--precision f32|bf16]
                 [--rounds N] [--seconds S] [--json FILE] [--picture FILE.svg]
 
 The corpus is as in tests/corpus/compare.py; a set is a data file, which gives the inputs' shapes.
 --tokens adds sequences of these lengths for models that read token ids, seeded; --gemm measures
-products as models of one node. All engines run in turn in one process, on inputs that are in memory;
-a round gives, for each peer, its median time by ours. The table shows, for each number of threads,
+products as models of one node. All engines run in turn in one process (IREE in one of its own), on
+inputs that are in memory; a round gives, for each peer, its median time by ours. The table shows, for each number of threads,
 our median of all runs in milliseconds and for each peer the median of the rounds' speed-ups (above 1:
 we are faster); then, from processes of their own with one thread, load time, first run and peak
 memory of ours and onnxruntime, and how far the outputs lie apart.
@@ -29,6 +29,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus"))
 from compare import DTYPES, Case, Failure, command  # noqa: E402
 from gemm import gemm_models  # noqa: E402
+import iree  # noqa: E402
 from picture import write_picture  # noqa: E402
 
 
@@ -89,7 +90,7 @@ def peer_libraries():
     import importlib.util
     places = {"ort": ("onnxruntime", "capi/libonnxruntime.so*"),
               "openvino": ("openvino", "libs/libopenvino_c.so*")}
-    found = {}
+    found = {"iree": None} if os.path.exists(iree.tool("iree-compile")) else {}
     for key, (package, pattern) in places.items():
         spec = importlib.util.find_spec(package)
         files = glob.glob(os.path.join(spec.submodule_search_locations[0], pattern)) if spec else []
@@ -105,11 +106,11 @@ def symbols(lib):
             next(n for n in names if n.endswith("tcc_api") or n.endswith("tcc_user_api")))
 
 
-def engine(o, mode, engines, model, lib, tmp, threads):
+def engine(o, mode, engines, model, lib, tmp, threads, rounds=0):
     """One run of bench.c; a peer that brings the process down is left out and said so."""
     names = symbols(lib)
-    keys = {**o.libraries, "onnx": model, "so": lib, "model": names[0], "api": names[1],
-            "ports": f"{tmp}/ports", "threads": threads, "rounds": o.rounds, "seconds": o.seconds,
+    keys = {**{k: v for k, v in o.libraries.items() if v}, "onnx": model, "so": lib, "model": names[0], "api": names[1],
+            "ports": f"{tmp}/ports", "threads": threads, "rounds": rounds or o.rounds, "seconds": o.seconds,
             "precision": o.precision}
     r = subprocess.run([o.bench, mode, ",".join(engines)] + [f"{k}={v}" for k, v in keys.items()],
                        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=o.timeout)
@@ -118,9 +119,21 @@ def engine(o, mode, engines, model, lib, tmp, threads):
     why = (r.stderr.strip().splitlines() or [f"code {r.returncode}"])[-1]
     if len(engines) < 2 or r.returncode == 1:
         raise Failure(why)
-    left = engine(o, mode, engines[:-1], model, lib, tmp, threads)
+    left = engine(o, mode, engines[:-1], model, lib, tmp, threads, rounds)
     left[engines[-1]] = {"error": f"ended by code {r.returncode}"}
     return left
+
+
+def against_iree(o, model, case, lib, tmp):
+    """For each number of threads what is to be added to its run."""
+    try:
+        program = iree.Program(model, case, tmp, o.timeout)
+        for t in o.threads:
+            yield iree.compare(program, t, o.rounds, o.seconds, lambda: engine(
+                o, "together", ["tcc"], model, lib, tmp, t, rounds=1)["tcc"]["median_ms"])
+    except (iree.Unable, subprocess.TimeoutExpired) as e:
+        for _ in o.threads:
+            yield {"error": str(e)}
 
 
 def measure(o, model, cases, tmp):
@@ -134,7 +147,11 @@ def measure(o, model, cases, tmp):
         lay_ports(case, tmp)
         alone = {side: engine(o, "alone", [side], model, lib, tmp, 1)[side]
                  for side in ["tcc", *(p for p in o.peers if p == "ort")]}
-        runs = [engine(o, "together", ["tcc", *o.peers], model, lib, tmp, t) for t in o.threads]
+        together = ["tcc", *(p for p in o.peers if p != "iree")]
+        runs = [engine(o, "together", together, model, lib, tmp, t) for t in o.threads]
+        if "iree" in o.peers:
+            for run, more in zip(runs, against_iree(o, model, case, lib, tmp)):
+                run["iree"] = more
         result["sets"][number] = {"alone": alone, "runs": runs}
     return result
 
@@ -231,7 +248,7 @@ def arguments():
     ap.add_argument("--sets", type=split, default=["0", "1"], help="which data files' shapes")
     ap.add_argument("--tokens", type=numbers, default=[])
     ap.add_argument("--gemm", action="store_true", help="products, and no models unless --only")
-    ap.add_argument("--peers", type=split, default=["ort", "openvino"])
+    ap.add_argument("--peers", type=split, default=["ort", "openvino", "iree"])
     ap.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     ap.add_argument("--threads", type=numbers, default=[1, 2])
     ap.add_argument("--rounds", type=int, default=5)
