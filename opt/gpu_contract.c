@@ -292,10 +292,13 @@ gemm_write(Gemm *q, Region *r, const SumTile *t)
 	Side *fast = t->fast, *slow = t->slow;
 	int w = stored_lanes(q, fast), d, units = t->rows * fast->width / w;
 	int count = (units + q->threads - 1) / q->threads;
-	Node *i = x_axis(m, x_idx(m, count)), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m, fast->width / w);
+	int together = count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;   /* their loads wait for each other only once */
+	Node *io = x_axis(m, x_idx(m, count / together)), *iu = x_axis(m, x_idx(m, together)),
+		*i = x_add(m, x_muli(m, io, together), iu), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m, fast->width / w);
 	Node *unit = count > 1 ? x_add(m, x_muli(m, i, q->threads), q->f.tid) : q->f.tid;
 	Node *x = x_mod(m, unit, per), *y = x_fdiv(m, unit, per), *fx, *fy, *e, *ok, *idx[MAX_RANK];
-	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL);
+	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL),
+		*all = region_new(m, NULL);
 	Map map = {0};
 
 	fx = l_let(m, ri, x_add(m, x_muli(m, fast->block, fast->width / w), x));
@@ -319,10 +322,8 @@ gemm_write(Gemm *q, Region *r, const SumTile *t)
 	if (w > 1)
 		l_for(m, in, F_VECTOR, v, rv);
 	l_when(m, ri, ok, in, NULL);
-	if (count > 1)
-		l_for(m, r, F_SERIAL, i, ri);
-	for (d = 0; count == 1 && d < ri->nresults; d++)
-		region_add(m, r, ri->results[d]);
+	l_for(m, all, F_UNROLL, iu, ri);
+	l_for(m, r, F_SERIAL, io, all);
 }
 
 static void

@@ -17,14 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "gpu_part.h"
+#include "gpu_pick.h"
 
-/* Tiles to choose from: rows, columns, warps along each. */
-static const struct { int m, n, wm, wn; } shapes[] = {
-	{128, 256, 2, 4}, {256, 128, 4, 2}, {128, 128, 2, 2}, {128, 64, 2, 2}, {64, 128, 2, 2},
-	{64, 64, 2, 2}, {64, 32, 2, 1}, {32, 64, 1, 2}, {32, 128, 1, 4}, {128, 32, 4, 1},
-	{16, 128, 1, 4}, {16, 64, 1, 2}, {32, 32, 1, 1}, {16, 32, 1, 1}, {32, 16, 1, 1},
-};
-enum { GROUP = 8, MAX_THREADS = 256, MAX_ACC = 128, MIN_DEPTH = 16 };
+enum { GROUP = 8, MIN_DEPTH = 16 };   /* GROUP: as gpu_pick.c has it */
 
 typedef struct Mm {
 	Gemm g;
@@ -295,68 +290,39 @@ finish(Mm *q, Region *r, int tiles)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static int
-stage_bytes(const Mm *q, int m, int n, int bk)
-{
-	return (m + n) * bk * dtypes[q->x->type].bits / 8;
-}
-
-/* May the tile be taken: are its parts whole blocks, do accumulators fit the registers? */
-static bool
-fits(const Mm *q, int i)
-{
-	int warp = q->g.kb->s->mach->warp, sm = shapes[i].m / shapes[i].wm, sn = shapes[i].n / shapes[i].wn;
-	int warps = shapes[i].wm * shapes[i].wn;
-
-	return sm % q->a.own == 0 && sn % q->b.own == 0 && sm * sn / warp <= MAX_ACC
-		&& warps * warp <= MAX_THREADS && shapes[i].n * 4 % 16 == 0;
-}
-
-/*
- * Clocks that the product takes with the tile (GPU.md 4.2 in short): rounds of blocks, each as many
- * steps as the depth has, a step as long as its slowest part.
- */
+/* Bytes of reads in what follows the sum that go along both factors' axes, an element. */
 static double
-predicted(const Mm *q, int i, double m, double n, double batch, double steps, int stages)
+read_beside(const Mm *q)
 {
-	const Machine *mach = q->g.kb->s->mach;
-	int size = dtypes[q->x->type].bits / 8, warps = shapes[i].wm * shapes[i].wn;
-	double bm = shapes[i].m, bn = shapes[i].n, clk = mach->fp16_clk * 2.0 / size;
-	double resident = (double)mach->smem_unit / (stage_bytes(q, shapes[i].m, shapes[i].n, q->bk) * stages);
-	double warps_unit = (double)mach->threads_unit / mach->warp;
-	double blocks, per, mma, smem, l2, step;
+	Node **list;
+	double bytes = 0;
+	int i, k, n;
 
-	resident = resident > warps_unit / warps ? warps_unit / warps : resident;
-	resident = resident < 1 ? 1 : resident > 4 ? 4 : (double)(int)resident;
-	blocks = batch * (double)(int64_t)((m + bm - 1) / bm) * (double)(int64_t)((n + bn - 1) / bn);
-	per = blocks / mach->units < resident ? (double)(int64_t)(blocks / mach->units + 0.999) : resident;
-	per = per < 1 ? 1 : per;
-	mma = per * 2 * bm * bn * q->bk / (0.88 * clk);
-	smem = per * (warps * (bm / shapes[i].wm + bn / shapes[i].wn) + bm + bn) * q->bk * size / 128;
-	l2 = per * (bm + bn) * q->bk * size / 48;
-	step = mma > smem ? mma : smem;
-	step = step > l2 ? step : l2;
-	step = step > 700.0 / (stages - 1) ? step : 700.0 / (stages - 1);
-	return (double)(int64_t)(blocks / (mach->units * per) + 0.999)
-		* (1500 + steps * step + per * bm * bn * 4 / 64);
+	list = topo_scalar(q->g.nest.body, &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_READ || contains(q->g.c.reduce, list[i]))
+			continue;
+		for (k = 0; k < q->a.s->n && !contains(list[i], q->a.s->axes[k]); k++)
+			;
+		bytes += k < q->a.s->n ? dtypes[list[i]->type->dtype].bits / 8.0 : 0;
+	}
+	free(list);
+	return bytes;
 }
 
-static int
-choose_tile(Mm *q, double depth)
+static Product
+product_of(const Mm *q)
 {
-	double m = gemm_extent(q->g.m, q->a.s->n, q->a.s->axes), n = gemm_extent(q->g.m, q->b.s->n, q->b.s->axes);
-	double batch = gemm_extent(q->g.m, q->g.nbatch, q->g.batch), best = -1, t;
-	int i, found = -1;
+	const Gemm *g = &q->g;
+	double all = gemm_extent(g->m, g->c.nred, g->c.red), last = (double)likely_extent(g->m, g->depth);
+	double read = read_beside(q);
 
-	for (i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
-		if (!fits(q, i) || stage_bytes(q, shapes[i].m, shapes[i].n, q->bk) * q->stages
-			> q->g.kb->s->mach->smem_block)
-			continue;
-		t = predicted(q, i, m, n, batch, depth / q->bk + 1, q->stages);
-		if (best < 0 || t < best)
-			best = t, found = i;
-	}
-	return found;
+	return (Product){.mach = g->kb->s->mach, .x = q->x,
+		.m = gemm_extent(g->m, q->a.s->n, q->a.s->axes), .n = gemm_extent(g->m, q->b.s->n, q->b.s->axes),
+		.batch = gemm_extent(g->m, g->nbatch, g->batch), .outer = all / last, .depth = last,
+		.size = q->a.size, .own_m = q->a.own, .own_n = q->b.own, .lane_words = q->t.lane_words,
+		.async = q->a.async || q->b.async, .reads_result = read > 0,
+		.result_bytes = read + dtypes[dtype_of(g->nest.out)].bits / 8.0};
 }
 
 /* Bytes of depth that a step takes: a row of 64 or 128, whole blocks, less where the depth is less. */
@@ -370,14 +336,23 @@ step_bytes(const Mm *q, double depth, int size)
 	return bytes < q->t.block_bytes ? q->t.block_bytes : bytes;
 }
 
-static void
-take_tile(Mm *q, int i)
+/* Elements of depth up to which steps may be made deeper. */
+static int
+deepest(const Mm *q, const Node *last)
 {
-	q->a.s->width = shapes[i].m, q->b.s->width = shapes[i].n;
-	q->wm = shapes[i].wm, q->wn = shapes[i].wn;
+	return (int)const_or(last, 4 * q->bk) < q->bk ? q->bk : (int)const_or(last, 4 * q->bk);
+}
+
+static void
+take_tile(Mm *q, const MmaTile *t)
+{
+	q->a.s->width = t->m, q->b.s->width = t->n;
+	q->wm = t->wm, q->wn = t->wn;
+	q->bk = q->a.depth = q->b.depth = t->bk;
+	q->stages = t->stages;
 	q->warps = q->wm * q->wn;
 	q->g.threads = q->t.threads = q->warps * q->g.kb->s->mach->warp;
-	q->a.span = shapes[i].m / q->wm, q->b.span = shapes[i].n / q->wn;
+	q->a.span = t->m / q->wm, q->b.span = t->n / q->wn;
 	q->acc_elems = 1 << layout_bits(q->x->c, true);
 }
 
@@ -467,12 +442,14 @@ depth_of(Mm *q, Part *p)
 Kernel *
 mma_gpu(Gemm *gemm)
 {
-	Mm q = {.g = *gemm, .stages = 2};
+	Mm q = {.g = *gemm};
 	Gemm *g = &q.g;
 	Module *m = g->m;
 	double depth = gemm_extent(m, g->c.nred, g->c.red);
 	Node *last = g->c.red[g->c.nred - 1]->in[0], *outer;
-	int tile, size;
+	Product p;
+	MmaTile tile;
+	int size;
 	int64_t c;
 
 	q.a.s = g->rows_last ? &g->b : &g->a;
@@ -489,11 +466,10 @@ mma_gpu(Gemm *gemm)
 	depth_of(&q, &q.b);
 	part_storage(&q.t, &q.a);
 	part_storage(&q.t, &q.b);
-	if (q.a.async || q.b.async)
-		q.stages = 4;
-	if ((tile = choose_tile(&q, depth)) < 0)
+	p = product_of(&q);
+	if (!pick_tile(&p, q.bk, g->flat ? q.bk : deepest(&q, last), &tile))
 		return NULL;
-	take_tile(&q, tile);
+	take_tile(&q, &tile);
 	q.per = x_ceildiv(m, g->depth, x_idx(m, q.bk));
 	outer = g->flat ? x_idx(m, 1) : axes_product(m, g->c.nred - 1, g->c.red);
 	q.total = x_mul(m, outer, q.per);
