@@ -375,12 +375,84 @@ plain_address(Node *load)
 	return true;
 }
 
+/* The dear operations are functions of their own, called lane by lane. */
+static bool
+dear(Node *e)
+{
+	return e->code >= O_SIN_FAR && e->code <= O_TAN_FAR;
+}
+
+static Val
+dear_function(Fn *f, OpCode op, DType d)
+{
+	const char *name = arena_printf(f->m->arena, "%s.%s", core_op(op)->name, dtypes[d].text);
+	Val fn = LLVMGetNamedFunction(f->mod, name);
+	Fn g = {.t = f->t, .k = f->k};
+	Node *x = x_carry(f->m, d);
+	Ty t = reg_type(f, d);
+
+	if (fn)
+		return fn;
+	fn_begin(&g, f->c, name, LLVMFunctionType(t, &t, 1, false));
+	LLVMSetVisibility(g.fn, LLVMDefaultVisibility);
+	LLVMSetLinkage(g.fn, LLVMInternalLinkage);
+	map_put(&g.memo, x, LLVMGetParam(g.fn, 0));
+	LLVMBuildRet(g.b, ex(&g, math_expand(f->m, op, 1, &x)));
+	fn_end(&g, name);
+	return g.fn;
+}
+
+static Val
+dear_call(Fn *f, Node *e)
+{
+	Val fn = dear_function(f, e->code, dtype_of(e)), x = ex(f, e->in[0]), r, k, y;
+	Ty t = reg_type(f, dtype_of(e)), ft = LLVMFunctionType(t, &t, 1, false);
+	int i;
+
+	if (!is_vec(x))
+		return LLVMBuildCall2(f->b, ft, fn, &x, 1, "");
+	r = LLVMGetPoison(LLVMTypeOf(x));
+	for (i = 0; i < val_lanes(x); i++) {
+		k = i64c(f, i);
+		y = LLVMBuildExtractElement(f->b, x, k, "");
+		r = LLVMBuildInsertElement(f->b, r, LLVMBuildCall2(f->b, ft, fn, &y, 1, ""), k, "");
+	}
+	return r;
+}
+
+/* The dear side is computed where any lane takes it. */
+static Val
+select_dear(Fn *f, Node *e, Val c)
+{
+	Val b = ex(f, e->in[2]), any = c, v[2], phi;
+	Block far = new_block(f, "far"), join = new_block(f, "join"), ends[2];
+	int lanes = varies(f, e->in[1]) || varies(f, e->in[2]) || is_vec(c) ? f->lanes : 0;
+	Mark mark = memo_mark(f);
+
+	v[0] = splat(f, b, lanes);
+	if (is_vec(c))
+		any = intrinsic(f, "llvm.vector.reduce.or", LLVMTypeOf(c), NULL, 1, &c);
+	ends[0] = LLVMGetInsertBlock(f->b);
+	LLVMBuildCondBr(f->b, any, far, join);
+	LLVMPositionBuilderAtEnd(f->b, far);
+	v[1] = LLVMBuildSelect(f->b, c, splat(f, ex(f, e->in[1]), lanes), v[0], "");
+	memo_undo(f, mark);
+	ends[1] = LLVMGetInsertBlock(f->b);
+	LLVMBuildBr(f->b, join);
+	LLVMPositionBuilderAtEnd(f->b, join);
+	phi = LLVMBuildPhi(f->b, LLVMTypeOf(v[0]), "");
+	LLVMAddIncoming(phi, v, ends, 2);
+	return phi;
+}
+
 static Val
 select_(Fn *f, Node *e)
 {
 	Val c = ex(f, e->in[0]), a, b;
 	Node *x = e->in[1], *y = e->in[2];
 
+	if (dear(x))
+		return select_dear(f, e, c);
 	if (has_effect(x) || has_effect(y)) {
 		if (is_vec(c))
 			return select_mask(f, e, c);
@@ -687,6 +759,8 @@ make(Fn *f, Node *e)
 	}
 	if (e->code >= O_GRAPH || e->code >= O_NUM)
 		return bug(f, e->op->name);
+	if (dear(e) && dtype_of(e) == DT_F64)
+		return dear_call(f, e);
 	if (e->code >= O_EXP) {
 		x = math_expand(f->m, e->code, e->nin, e->in);
 		return x && x != e ? ex(f, x) : bug(f, e->op->name);

@@ -9,8 +9,10 @@
  * reduction or logarithm needs more bits (sin, pow, asinh ...) take them from f64.
  * Sources: the scheme of fdlibm (log, asin, sin), of Cephes (atan), of N. Juffa (erf).
  *
- * Stated errors hold for |x| < 5e7 in sin, cos and tan (f64: farther than 2^-30 from a multiple of
- * pi/2), whose reduction is by a four-part pi; beyond, the error grows with |x|.
+ * sin, cos and tan subtract multiples of a three-part pi/2 where that is exact enough; elsewhere
+ * (|x| > 5e7; f64 also nearer than 2^-28 to a multiple) they choose sin_far, cos_far, tan_far, which
+ * multiply by as many bits of 2/pi as matter (Payne and Hanek). No more than a branch stands for these
+ * where they are not chosen: a target calls them.
  */
 #include <math.h>
 
@@ -373,40 +375,134 @@ static Node *cos_poly(const X *x, Two r)
 	return addk(x, r.lo ? sub(x, t, mul(x, r.hi, r.lo)) : t, 1);
 }
 
-static Two quarter(const X *x, Node *a, Node **q)
+/* x less the multiple of pi/2 whose number is in q; NULL or where that is too inexact */
+typedef struct Quarter { Two r; Node *q, *far; } Quarter;
+
+static Quarter quarter_near(const X *x, Node *a)
 {
 	X d = kind_of(x->m, DT_F64);
-	Node *t;
+	Node *t, *far = lt(x, k(x, 5e7), mag(x, a));
 	Two r = { 0 };
-	if (f32(x))
+	if (f32(x)) {
 		r.hi = x_cast(x->m, DT_F32, quarter_f32(&d, x_cast(x->m, DT_F64, a), &t));
-	else
+	} else {
 		r = quarter_f64(x, a, &t);
-	*q = x_cast(x->m, x->u, bits(&d, t));
-	return r;
+		Node *close = x_and(x->m, ltk(x, mag(x, r.hi), 0x1p-28), lt(x, k(x, 0.5), mag(x, a)));
+		far = x_or(x->m, far, close);
+	}
+	return (Quarter){ r, x_cast(x->m, x->u, bits(&d, t)), far };
 }
 
-static Node *sin_of(const X *x, Node *a, int shift)
+/* 2/pi in binary, after 64 zeros */
+static const uint64_t two_over_pi[] = { 0, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
+	0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
+	0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f,
+	0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08,
+	0x56033046fc7b6bab };
+
+enum { PI_WORDS = sizeof two_over_pi / sizeof *two_over_pi, LIMBS = 6 };
+
+static Node *low32(const X *x, Node *u) { return both(x, O_AND, u, 0xffffffff); }
+static Node *high32(const X *x, Node *u) { return both(x, O_SHR, u, 32); }
+static Node *plus(const X *x, Node *a, Node *b) { return x2(x->m, O_ADD, a, b); }
+static Node *times(const X *x, Node *a, Node *b) { return x2(x->m, O_MUL, a, b); }
+
+/* limb[0..5]: the 192 bits of two_over_pi from bit s on, 32 each */
+static void window(const X *x, Node *s, Node **limb)
 {
-	Node *q;
-	Two r = quarter(x, a, &q);
-	if (shift)
-		q = both(x, O_ADD, q, shift);
-	Node *swap = x_ne(x->m, both(x, O_AND, q, 1), ku(x, 0));
-	Node *v = sel(x, swap, cos_poly(x, r), sin_poly(x, r));
-	Node *flip = both(x, O_SHL, both(x, O_AND, q, 2), x->f == DT_F32 ? 30 : 62);
-	v = value(x, x2(x->m, O_XOR, bits(x, v), flip));
-	return shift ? v : sel(x, eqk(x, a, 0), a, v);
+	Node *w[PI_WORDS], *shift = both(x, O_AND, s, 63);
+	int n = PI_WORDS;
+	for (int i = 0; i < n; i++)
+		w[i] = ku(x, (int64_t)two_over_pi[i]);
+	for (int bit = 16; bit; bit /= 2) {            /* leaves the four words from s / 64 on */
+		Node *set = x_ne(x->m, both(x, O_AND, s, 64 * bit), ku(x, 0));
+		for (int i = 0; i < 3 + bit && i + bit < n; i++)
+			w[i] = sel(x, set, w[i + bit], w[i]);
+		n = 3 + bit;
+	}
+	for (int i = 0; i < LIMBS / 2; i++) {
+		Node *rest = x2(x->m, O_SHR, w[i + 1], x2(x->m, O_SUB, ku(x, 64), shift));
+		Node *u = x2(x->m, O_OR, x2(x->m, O_SHL, w[i], shift), rest);
+		limb[2 * i] = high32(x, u);
+		limb[2 * i + 1] = low32(x, u);
+	}
 }
 
-static Node *tan_of(const X *x, Node *a)
+/* f[0..3]: |a| 2/pi modulo 4 as a fraction of 4, 32 bits each; |a| >= 1/2. With a = m 2^e, the bits of
+ * 2/pi before e - 2 give whole multiples. */
+static void turns(const X *x, Node *a, Node **f)
 {
-	Node *q;
-	Two r = quarter(x, a, &q);
-	Node *s = sin_poly(x, r), *c = cos_poly(x, r);
+	Node *u = bits(x, mag(x, a)), *l[LIMBS], *carry = ku(x, 0);
+	Node *m = both(x, O_OR, both(x, O_AND, u, ((int64_t)1 << 52) - 1), (int64_t)1 << 52);
+	Node *hi = high32(x, m), *lo = low32(x, m);
+	window(x, both(x, O_SUB, both(x, O_SHR, u, 52), 1075 + 2 - 64), l);
+	for (int i = LIMBS - 2; i >= 0; i--) {
+		Node *p = times(x, lo, l[i]);
+		Node *t = plus(x, plus(x, carry, low32(x, p)), times(x, hi, l[i + 1]));
+		carry = plus(x, high32(x, t), high32(x, p));
+		if (i < 4)
+			f[i] = low32(x, t);
+	}
+}
+
+/* The same as quarter_near, of any |a| >= 1/2, r.hi to half a unit. */
+static Quarter quarter_far(const X *x, Node *a)
+{
+	Node *f[4], *d[4], *minus = ltk(x, a, 0);
+	turns(x, a, f);
+	Node *top = x2(x->m, O_OR, both(x, O_SHL, f[0], 32), f[1]);
+	Node *q = both(x, O_SHR, both(x, O_ADD, top, (int64_t)1 << 61), 62);
+	top = x_cast(x->m, DT_I64, x2(x->m, O_SUB, top, both(x, O_SHL, q, 62)));
+	d[0] = x_cast(x->m, DT_F64, x2(x->m, O_SHR, top, x_int(x->m, DT_I64, 32)));    /* signed */
+	for (int i = 1; i < 4; i++)
+		d[i] = x_cast(x->m, DT_F64, f[i]);
+	Two t = fast_sum(x, mulk(x, d[0], 0x1p-30), mulk(x, d[1], 0x1p-62));
+	t = fast_sum(x, t.hi, add(x, t.lo, mulk(x, d[2], 0x1p-94)));
+	t.lo = add(x, t.lo, mulk(x, d[3], 0x1p-126));
+	Two r = product(x, t.hi, k(x, 0x1.921fb54442d18p+0));
+	Node *low = add(x, mulk(x, t.hi, 0x1.1a62633145c07p-54), mulk(x, t.lo, 0x1.921fb54442d18p+0));
+	r = fast_sum(x, r.hi, add(x, r.lo, low));
+	return (Quarter){ { sel(x, minus, neg(x, r.hi), r.hi), sel(x, minus, neg(x, r.lo), r.lo) },
+		sel(x, minus, x2(x->m, O_SUB, ku(x, 0), q), q), NULL };
+}
+
+/* shift: 1 for the cosine */
+static Node *sin_quarter(const X *x, Quarter a, int shift)
+{
+	Node *q = shift ? both(x, O_ADD, a.q, shift) : a.q;
 	Node *swap = x_ne(x->m, both(x, O_AND, q, 1), ku(x, 0));
-	Node *v = quo(x, sel(x, swap, neg(x, c), s), sel(x, swap, s, c));
-	return sel(x, eqk(x, a, 0), a, v);
+	Node *v = sel(x, swap, cos_poly(x, a.r), sin_poly(x, a.r));
+	Node *flip = both(x, O_SHL, both(x, O_AND, q, 2), f32(x) ? 30 : 62);
+	return value(x, x2(x->m, O_XOR, bits(x, v), flip));
+}
+
+static Node *tan_quarter(const X *x, Quarter a)
+{
+	Node *s = sin_poly(x, a.r), *c = cos_poly(x, a.r);
+	Node *swap = x_ne(x->m, both(x, O_AND, a.q, 1), ku(x, 0));
+	return quo(x, sel(x, swap, neg(x, c), s), sel(x, swap, s, c));
+}
+
+static Node *trig_quarter(const X *x, OpCode op, Quarter a)
+{
+	return op == O_TAN ? tan_quarter(x, a) : sin_quarter(x, a, op == O_COS);
+}
+
+static Node *trig_of(const X *x, OpCode op, Node *a)
+{
+	Quarter near = quarter_near(x, a);
+	Node *v = trig_quarter(x, op, near);
+	if (op != O_COS)
+		v = sel(x, eqk(x, a, 0), a, v);
+	return sel(x, near.far, x1(x->m, op - O_SIN + O_SIN_FAR, a), v);
+}
+
+static Node *trig_far(const X *x, OpCode op, Node *a)
+{
+	if (f32(x))
+		return x_cast(x->m, DT_F32, x1(x->m, op, x_cast(x->m, DT_F64, a)));
+	Node *v = trig_quarter(x, op - O_SIN_FAR + O_SIN, quarter_far(x, a));
+	return sel(x, ltk(x, mag(x, a), INFINITY), v, k(x, NAN));
 }
 
 static Node *atan_of(const X *x, Node *a)
@@ -636,9 +732,8 @@ Node *math_expand(Module *m, OpCode op, int nin, Node *const *in)
 		if (nin != 2)
 			return NULL;
 		return f32(x) ? pow_f32(x, in[0], in[1]) : pow_f64(x, in[0], in[1]);
-	case O_SIN: return sin_of(x, in[0], 0);
-	case O_COS: return sin_of(x, in[0], 1);
-	case O_TAN: return tan_of(x, in[0]);
+	case O_SIN: case O_COS: case O_TAN: return trig_of(x, op, in[0]);
+	case O_SIN_FAR: case O_COS_FAR: case O_TAN_FAR: return trig_far(x, op, in[0]);
 	case O_ASIN: return asin_of(x, in[0]);
 	case O_ACOS: return acos_of(x, in[0]);
 	case O_ATAN: return atan_of(x, in[0]);
@@ -661,6 +756,7 @@ double math_ulp(OpCode op, DType d)
 	static const struct { OpCode op; double f32, f64; } row[] = {
 		{ O_EXP, 2, 2 }, { O_LOG, 2, 2 }, { O_LOG1P, 3, 4 }, { O_EXPM1, 3, 4 },
 		{ O_POW, 1, 3 }, { O_SIN, 2, 2 }, { O_COS, 2, 2 }, { O_TAN, 4, 4 },
+		{ O_SIN_FAR, 2, 2 }, { O_COS_FAR, 2, 2 }, { O_TAN_FAR, 4, 4 },
 		{ O_ASIN, 3, 4 }, { O_ACOS, 3, 4 }, { O_ATAN, 3, 4 },
 		{ O_SINH, 3, 4 }, { O_COSH, 3, 4 }, { O_TANH, 2, 4 },
 		{ O_ASINH, 1, 4 }, { O_ACOSH, 1, 4 }, { O_ATANH, 1, 4 },

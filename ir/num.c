@@ -272,9 +272,9 @@ static bool math_eval(int op, double x, double y, double *r)
 	case O_LOG1P: *r = log1p(x); break;
 	case O_EXPM1: *r = expm1(x); break;
 	case O_POW: *r = pow(x, y); break;
-	case O_SIN: *r = sin(x); break;
-	case O_COS: *r = cos(x); break;
-	case O_TAN: *r = tan(x); break;
+	case O_SIN: case O_SIN_FAR: *r = sin(x); break;
+	case O_COS: case O_COS_FAR: *r = cos(x); break;
+	case O_TAN: case O_TAN_FAR: *r = tan(x); break;
 	case O_ASIN: *r = asin(x); break;
 	case O_ACOS: *r = acos(x); break;
 	case O_ATAN: *r = atan(x); break;

@@ -22,6 +22,7 @@ static const struct { OpCode op; double plain, special; } costs[] = {
 	{O_EXPM1, 16, 0}, {O_POW, 40, 0}, {O_SIN, 24, 0}, {O_COS, 24, 0}, {O_TAN, 30, 1}, {O_ASIN, 24, 1},
 	{O_ACOS, 24, 1}, {O_ATAN, 24, 1}, {O_SINH, 20, 1}, {O_COSH, 20, 1}, {O_TANH, 18, 1},
 	{O_ASINH, 30, 1}, {O_ACOSH, 30, 1}, {O_ATANH, 30, 1}, {O_ERF, 22, 0}, {O_LGAMMA, 60, 1},
+	{O_SIN_FAR, 200, 0}, {O_COS_FAR, 200, 0}, {O_TAN_FAR, 200, 1},
 };
 
 enum { MAX_LANES = 64, SECTOR = 32, BANKS = 32, MAX_PHASES = 64, MAX_SAMPLE = 256 };

@@ -73,9 +73,9 @@ static long double truth(OpCode op, DType d, long double x, long double y)
 	case O_LOG1P: return f ? log1p(x) : log1pl(x);
 	case O_EXPM1: return f ? expm1(x) : expm1l(x);
 	case O_POW: return powl(x, y);
-	case O_SIN: return f ? sin(x) : sinl(x);
-	case O_COS: return f ? cos(x) : cosl(x);
-	case O_TAN: return f ? tan(x) : tanl(x);
+	case O_SIN: case O_SIN_FAR: return f ? sin(x) : sinl(x);
+	case O_COS: case O_COS_FAR: return f ? cos(x) : cosl(x);
+	case O_TAN: case O_TAN_FAR: return f ? tan(x) : tanl(x);
 	case O_ASIN: return f ? asin(x) : asinl(x);
 	case O_ACOS: return f ? acos(x) : acosl(x);
 	case O_ATAN: return f ? atan(x) : atanl(x);
@@ -116,7 +116,7 @@ typedef struct Worst { double ulp, x, y, got; } Worst;
 
 static void sample(const Program *p, OpCode op, DType d, double x, double y, Worst *w)
 {
-	if ((op == O_SIN || op == O_COS || op == O_TAN) && fabs(x) > 5e7 && isfinite(x))
+	if (op >= O_SIN_FAR && !(fabs(x) >= 0.5))
 		return;
 	for (int fused = 0; fused < 2; fused++) {
 		double got = eval(p, (Num){ .f = x }, (Num){ .f = y }, fused).f;
@@ -153,11 +153,12 @@ static double of_bits(DType d, uint64_t u)
 static double draw(DType d, int i)
 {
 	double v;
-	switch (i % 6) {
+	switch (i % 7) {
 	case 0: v = of_bits(d, rnd()); break;
 	case 1: v = (unit() - 0.5) * 4; break;
 	case 2: v = (unit() - 0.5) * 200; break;
 	case 3: v = (unit() - 0.5) * 1600; break;
+	case 5: v = (double)(rnd() >> (12 + rnd() % 52)) * 1.57079632679489661923L; break;   /* k pi/2 */
 	case 4: v = 1 + (unit() - 0.5) * ldexp(1, -(int)(rnd() % 50)); break;
 	default: v = (unit() - 0.5) * ldexp(1, 25 - (int)(rnd() % 80)); break;
 	}
@@ -188,7 +189,7 @@ static void run_op(OpCode op, DType d)
 			sample(&p, op, d, of_bits(d, u), 0, &w);
 	int n = count ? atoi(count) : 20000;
 	for (int i = 0; i < n; i++)
-		sample(&p, op, d, draw(d, i), nin == 2 ? draw(d, i / 6) : 0, &w);
+		sample(&p, op, d, draw(d, i), nin == 2 ? draw(d, i / 7) : 0, &w);
 	printf("%-7s %s %3d nodes %8.3f ulp at %.17g, %.17g: %.17g, should be %.17Lg\n",
 		core_op(op)->name, dtypes[d].text, p.n, w.ulp, w.x, w.y, w.got, truth(op, d, w.x, w.y));
 	fflush(stdout);
@@ -248,8 +249,8 @@ int main(void)
 	Suite *s = suite_create("math");
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 0);
-	tcase_add_loop_test(t, f32_ops, 0, O_LGAMMA - O_EXP + 1);
-	tcase_add_loop_test(t, f64_ops, 0, O_LGAMMA - O_EXP + 1);
+	tcase_add_loop_test(t, f32_ops, 0, O_TAN_FAR - O_EXP + 1);
+	tcase_add_loop_test(t, f64_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, casts, 0, DT_F16 - DT_F4E2M1 + 1);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);

@@ -1,4 +1,4 @@
-"""Graphs of several nodes around sequences, optionals, strings and maps, with onnxruntime's results, or
+"""Graphs around sequences, optionals, strings, maps and hard arguments, with onnxruntime's results, or
 the text's where onnxruntime differs or has no such operator. usage: graphs.py OUT"""
 import os
 import sys
@@ -507,6 +507,20 @@ def versions():
     case("zipmap", None, [scores], [[dict(zip((4, 9, 2), row)) for row in scores]], domains=[("ai.onnx.ml", 1)], graph=g)
 
 
+def trigonometry():
+    """Arguments so large that the reduction needs hundreds of bits of pi, and neighbours of its multiples."""
+    for name, t in (("float", np.float32), ("double", np.float64)):
+        huge = np.exp(np.linspace(np.log(5e6), np.log(np.finfo(t).max) - 1, 90))
+        near = np.arange(1, 2000, 37) ** 4 * (np.pi / 2)
+        x = np.concatenate([huge, -huge, near, [np.inf, -np.inf, np.nan, 0, -0., 0.5]]).astype(t)
+        case(f"trig_{name}", f"""g ({name}[N] x) => ({name}[N] s, {name}[N] c, {name}[N] t) {{
+            s = Sin(x)
+            c = Cos(x)
+            t = Tan(x)
+        }}""", [x], [op(x.astype(np.float64)).astype(t) for op in (np.sin, np.cos, np.tan)])
+
+
 os.makedirs(out)
-for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks", "versions"]:
+np.seterr(invalid="ignore")
+for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks", "versions", "trigonometry"]:
     globals()[part]()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sequences, optionals, strings and maps in graphs of several nodes, against onnxruntime.
+# Sequences, optionals, strings, maps and hard arguments, against onnxruntime or the text.
 set -u
 . tests/cases
 write_cases graphs tests/ops2/graphs.py
