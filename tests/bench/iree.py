@@ -40,7 +40,8 @@ def fixed(model, case, path):
                 d.dim_value = n
     del m.graph.value_info[:]
     for v in m.graph.output:
-        v.type.tensor_type.ClearField("shape")
+        for d in v.type.tensor_type.shape.dim:
+            d.Clear()
     onnx.save(onnx.shape_inference.infer_shapes(m, data_prop=True), path)
     return [v.name for v in m.graph.input if v.name in case.inputs]
 
