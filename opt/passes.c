@@ -17,6 +17,8 @@ const Pass passes[] = {
 		"round operands of products on request"},
 	{"inline",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_inline,
 		"write producers into their consumers"},
+	{"scales",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_scales,
+		"scale sums of narrow weights once"},
 	{"hoist",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_hoist,
 		"compute invariant reductions once"},
 	{"fold",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,

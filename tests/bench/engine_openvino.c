@@ -1,4 +1,5 @@
-/* OpenVINO, by its C API: one stream, made for latency. */
+/* OpenVINO, by its C API: one stream, made for latency. By default it would round the activations of
+ * products with weights of bytes to bytes (an error of 1 %), which no other engine here does. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <openvino/c/openvino.h>
@@ -81,9 +82,9 @@ load(const Args *a)
 	if ((why = open_api(a->openvino)) || (why = failed(ov.ov_core_create(&core)))
 		|| (why = failed(ov.ov_core_read_model(core, a->onnx, NULL, &model))))
 		return why;
-	why = failed(ov.ov_core_compile_model(core, model, "CPU", 8, &compiled,
+	why = failed(ov.ov_core_compile_model(core, model, "CPU", 10, &compiled,
 		"INFERENCE_PRECISION_HINT", a->precision, "INFERENCE_NUM_THREADS", threads,
-		"NUM_STREAMS", "1", "PERFORMANCE_HINT", "LATENCY"));
+		"NUM_STREAMS", "1", "DYNAMIC_QUANTIZATION_GROUP_SIZE", "0", "PERFORMANCE_HINT", "LATENCY"));
 	if (!why)
 		why = failed(ov.ov_compiled_model_create_infer_request(compiled, &request));
 	for (i = 0; i < ports.nin && !why; i++)
