@@ -16,7 +16,9 @@
  * The sum is not cut: a panel is streamed from the second cache, which vector loads overlap with
  * the multiply-adds. What must not come from further away while it is waited for is a panel's first
  * use, so the row tiles that use a panel in turn prefetch the next one, a share each; and rows are
- * taken in blocks that the second cache holds (the walk).
+ * taken in blocks that the second cache holds (the walk). Few rows that meet weights from memory
+ * are bound by it: their tile has as many rows as the registers allow, so that one pass over the
+ * weights does, and runs ahead in them.
  *
  * A sum over blocks of scaled sums (weights with a scale for each block) has two tiles: that of the
  * block, cleared for each, and that of the whole, to which it is added.
@@ -166,6 +168,77 @@ tile_cost(const Machine *mach, int lanes, int v, int rows, int64_t m, int64_t n)
 	if (cost < mach->fma_latency)
 		cost = mach->fma_latency;
 	return tiles * (cost + 0.1 * (rows + v));
+}
+
+/* Bytes of the model's constants. */
+static int64_t
+all_constants(Sched *s)
+{
+	Node **list;
+	int i, n;
+
+	if (s->constants)
+		return s->constants;
+	list = topo(s->m->main->results, s->m->main->nresults, true, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_CONST)
+			s->constants += (int64_t)list[i]->data->size;
+	free(list);
+	return s->constants;
+}
+
+/* Is t what a loop carries? */
+static bool
+is_carried(const Sched *s, const Node *t)
+{
+	int i;
+
+	for (i = 0; i < s->m->main->nparams; i++)
+		if (s->m->main->params[i] == t)
+			return false;
+	return t->code == O_PARAM;
+}
+
+/* Do weights meet at most MAX_ROWS rows, as far as is known, once a run, and hold the caches too
+ * little to be there in the next? Memory then gives the time: one tile takes all rows in one pass
+ * over them. */
+static bool
+streams(Sched *s, const Node *t, const Contraction *c)
+{
+	int64_t dims[MAX_RANK], rows = 1, bytes;
+	int k;
+
+	if (s->gpu || !from_constants(c->b->in[0], MAX_STEPS) || !const_dims(c->b->in[0], dims)
+	 || is_carried(s, c->a->in[0]))
+		return false;
+	bytes = dtypes[storage_type(dtype_of(c->b->in[0]))].bits / 8;
+	for (k = 0; k < rank_of(c->b->in[0]); k++)
+		bytes = sat_mul(bytes, dims[k]);
+	for (k = 0; k + 1 < t->nin; k++)
+		if (contains(c->ea, t->in[k]) && !contains(c->eb, t->in[k]))
+			rows = sat_mul(rows, const_or(t->in[k]->in[0], 1));
+	return rows <= MAX_ROWS && (bytes > s->mach->l2
+		|| (bytes > s->mach->l2 / 4 && all_constants(s) > 8 * s->mach->l2));
+}
+
+/* The tile of the most columns that has m rows (0: not known), or of the most rows. */
+static void
+tall_tile(Sched *s, DType d, int tiles, int64_t m, int block, int *nr, int *mr)
+{
+	int lanes = lanes_of(s, d), v, rows;
+
+	*nr = lanes, *mr = 0;
+	for (v = MAX_VECTORS; v >= 1; v--) {
+		rows = rows_for(s->mach, v, tiles);
+		if (m > 0 && rows > m)
+			rows = (int)m;
+		if (rows > *mr && !(block && block % (v * lanes))) {
+			*nr = v * lanes;
+			*mr = rows;
+		}
+	}
+	if (*mr < 1)
+		*mr = 1;
 }
 
 /* The tile, or tiles, for n columns and m rows (0: not known). Columns that are stored in blocks
@@ -318,8 +391,12 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	for (k = 0; k + 1 < t->nin; k++)
 		if (contains(out->ea, t->in[k]) && !contains(out->eb, t->in[k]))
 			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
-	tile_for(s, red->type->dtype, whole ? 2 : 1, const_or(out->n->in[0], 64), m,
-		column_block(s, out->b), &out->nr, &out->mr);
+	out->streams = streams(s, t, out);
+	if (out->streams)
+		tall_tile(s, red->type->dtype, whole ? 2 : 1, m, column_block(s, out->b), &out->nr, &out->mr);
+	else
+		tile_for(s, red->type->dtype, whole ? 2 : 1, const_or(out->n->in[0], 64), m,
+			column_block(s, out->b), &out->nr, &out->mr);
 	return true;
 }
 
@@ -512,10 +589,11 @@ take_digit(KB *kb, Region *r, Node **rest, Node *n)
 	return digit;
 }
 
-/* The unit's place: axes into map, its row tile, its column tile, and in which turn it uses that. */
+/* The unit's place: axes into map, its row tile, its column tile, and in which turn of how many it
+ * uses that. */
 static void
 place_unit(KB *kb, Region *r, const Walk *w, Node *unit, Node *tiles, Map *map, Node **mt, Node **nt,
-	Node **turn)
+	Node **turn, Node **turns)
 {
 	Module *m = kb->m;
 	Node *rest = unit, *row, *block, *left;
@@ -530,9 +608,11 @@ place_unit(KB *kb, Region *r, const Walk *w, Node *unit, Node *tiles, Map *map, 
 			: l_let(m, r, x_min(m, block, x_sub(m, w->rows, left)));
 		*nt = name_digit(kb, r, x_fdiv(m, row, block));
 		*turn = name_digit(kb, r, x_mod(m, row, block));
+		*turns = block;
 		row = x_add(m, left, *turn);
 	} else {
 		*turn = row = take_digit(kb, r, &rest, w->rows);
+		*turns = w->rows;
 		*nt = take_digit(kb, r, &rest, w->cols);
 	}
 	*mt = w->nouter ? take_digit(kb, r, &row, tiles) : name_digit(kb, r, row);
@@ -548,7 +628,7 @@ Kernel *
 contract_cpu(Sched *s, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0], *tiles, *units, *mt, *nt, *mext = NULL;
+	Node *t = g->members[0], *tiles, *units, *mt, *nt, *turns, *mext = NULL;
 	Module *m = s->m;
 	KB kb = kb_new(s, g->loc);
 	Tile tl = {0};
@@ -574,9 +654,11 @@ contract_cpu(Sched *s, Group *g)
 	w = walk_of(&kb, &nest, &c, tl.m, tiles);
 	units = x_mul(m, x_mul(m, axes_product(m, w.nshared, w.shared), w.rows), w.cols);
 	place_unit(&kb, in, &w, kb_units(&kb, g, in, units), tiles, &map, &mt, &nt,
-		&tl.turn);
-	if (c.whole == c.reduce)
-		tl.turns = w.block ? x_idx(m, w.block) : w.rows;
+		&tl.turn, &turns);
+	if (c.whole == c.reduce) {
+		tl.turns = turns;
+		tl.others = axes_product(m, w.nouter, w.outer);
+	}
 	tl.n0 = x_muli(m, nt, c.nr);
 	for (d = 0; d < rank_of(t); d++)
 		tl.idx[d] = subst(m, nest.out_idx[d], &map, false);

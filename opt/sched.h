@@ -50,6 +50,7 @@ typedef struct Sched {
 	Map sizereads;         /* while sizes are named: read -> symbol */
 	Map alone;             /* while layouts are chosen: member of a kernel that is dissolved */
 	int nkernels;
+	int64_t constants;     /* bytes of the model's; 0: not counted yet */
 	bool gpu;
 	Node **shape;   /* per output: the tensor whose type it has, where it was packed; or NULL */
 	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */
@@ -92,6 +93,7 @@ typedef struct Contraction {
 	bool swapped;          /* b is the product's first operand */
 	Node *n; int nred; Node *red[MAX_RANK];
 	int nr, mr;            /* register tile: columns, rows */
+	bool streams;          /* b comes from memory in each run, for few rows */
 } Contraction;
 
 /* ---- loops.c -------------------------------------------------------------------------------- */
@@ -219,7 +221,7 @@ typedef struct Tile {
 	bool padded;           /* b reads zeros past the last column */
 	/* which row tile it is of those that use the columns in turn, and how many those are; NULL:
 	 * nothing is fetched for the next ones */
-	Node *turn, *turns;
+	Node *turn, *turns, *others;   /* others: how many where one tile has all rows */
 	Node *acc;
 } Tile;
 

@@ -318,14 +318,26 @@ some_rows(Tile *t, Node *extent, int n)
 {
 	Module *m = t->kb->m;
 	Region *r = region_new(m, NULL), *q = region_new(m, NULL);
-	Node *i = x_axis(m, x_ceildiv(m, extent, x_idx(m, n)));
+	Node *i = x_axis(m, x_ceildiv(m, extent, x_idx(m, n))), *turns = t->turns;
 
 	t->rows = n;
 	t->m0 = x_muli(m, i, n);
 	t->last = n > 1 ? x_addi(m, extent, -1) : NULL;
+	if (turns)
+		t->turns = t->others;
 	columns(t, q);
 	t->last = NULL;
+	t->turns = turns;
 	l_for(m, r, F_SERIAL, i, q);
+	return r;
+}
+
+static Region *
+either(Module *m, Node *cond, Region *yes, Region *no)
+{
+	Region *r = region_new(m, NULL);
+
+	l_when(m, r, cond, yes, no);
 	return r;
 }
 
@@ -334,7 +346,7 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 {
 	Module *m = t->kb->m;
 	int mr = t->c->mr;
-	Region *few, *many, *one, *half;
+	Region *few, *many;
 	int64_t v;
 
 	if (!t->m) {
@@ -355,10 +367,11 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 	columns(t, many);
 	few = some_rows(t, extent, 1);
 	if (dt_float(t->c->reduce->type->dtype) && mr > 2) {   /* of bytes they would be much code */
-		half = some_rows(t, extent, (mr + 1) / 2);
-		one = few, few = region_new(m, NULL);
-		l_when(m, few, x_eq(m, extent, x_idx(m, 1)), one, half);
+		few = either(m, x_eq(m, extent, x_idx(m, 1)), few, some_rows(t, extent, (mr + 1) / 2));
+		if (t->c->streams)
+			few = either(m, x_le(m, extent, x_idx(m, (mr + 1) / 2)), few,
+				some_rows(t, extent, mr));
 	}
-	l_when(m, r, x_le(m, x_idx(m, mr), extent), many, few);
+	l_when(m, r, x_le(m, x_idx(m, t->c->streams ? mr + 1 : mr), extent), many, few);
 }
 

@@ -29,6 +29,7 @@ product("batches", [2, 33, 100], [2, 100, 70], False)
 product("transposed", [50, 100], [90, 100], False, "Gemm", transB=1)
 product("both", [100, 30], [90, 100], False, "Gemm", transA=1, transB=1)
 product("symbol", ["m", 130], [130, 70], True)
+product("stream", ["m", 600], [600, 1900], True)  # weights beyond the second cache
 product("symbols", ["m", "k"], ["k", "n"], False)
 # a matrix with itself turned around: the panels' own columns are one block, and neighbours of the sum's axis
 graph = h.make_graph([h.make_node("Transpose", ["a"], ["t"], perm=[2, 3, 1, 0]),
@@ -40,6 +41,10 @@ w = nh.to_array(onnx.load(sys.argv[1] + "/symbol.onnx").graph.initializer[0])
 for m in (1, 2, 3, 5, 6, 7, 13):
     a = rng.standard_normal((m, 130)).astype(np.float32)
     np.savez(f"{sys.argv[1]}/rows{m}.npz", a=a, y=a @ w)
+w = nh.to_array(onnx.load(sys.argv[1] + "/stream.onnx").graph.initializer[0])
+for m in (1, 4, 8, 14, 15, 29):
+    a = rng.standard_normal((m, 600)).astype(np.float32)
+    np.savez(f"{sys.argv[1]}/stream{m}.npz", a=a, y=(a.astype(np.float64) @ w).astype(np.float32))
 PY
 for m in rows batch inputs batches transposed both gram symbol symbols; do
 	for target in native x86-64-v3; do
@@ -53,6 +58,13 @@ for m in rows batch inputs batches transposed both gram symbol symbols; do
 done
 for m in 1 2 3 5 6 7 13; do                    # fewer rows than the largest tile has
 	"$tcc" verify "$t/symbol.onnx" --dim m=1..900 --data "$t/rows$m.npz" --rtol 1e-4 --atol 1e-4 || fail "$m rows differ"
+done
+for target in native x86-64-v3; do             # one tile takes few rows in one pass over the weights
+	"$tcc" compile "$t/stream.onnx" --target $target --emit ir --stage loop -o "$t/stream.ir" || fail "no dump"
+	grep -q 'tile=\[1[0-4],' "$t/stream.ir" || fail "$target: rows are few"
+	for m in 1 4 8 14 15 29; do
+		"$tcc" verify "$t/stream.ir" --data "$t/stream$m.npz" --rtol 1e-4 --atol 1e-4 || fail "$m rows differ on $target"
+	done
 done
 "$tcc" verify "$t/symbols.onnx" --shape a=61x50 --shape b=50x133 --rtol 1e-4 --atol 1e-4 || fail "symbols differ"
 "$tcc" compile "$t/rows.onnx" --target x86-64-v3 --emit ir --stage loop -o "$t/rows.ir" || fail "no dump"
