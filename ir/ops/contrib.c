@@ -631,6 +631,22 @@ gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *
 	return t_tensor(m, lead + 1, ax, e);
 }
 
+/* The steps of x that any sequence has, zeros for the others: these are out of the range. */
+static Node *
+steps_taken(Rnn *r)
+{
+	Module *m = r->b->m;
+	Node *ax[3], *b = x_axis(m, r->B), *most;
+
+	if (!r->lens)
+		return r->x;
+	axes_new(m, 3, r->x->type->dims, ax);
+	most = t_tensor(m, 0, NULL, x_reduce(m, COMB_MAX, 1, &b, x_cast(m, DT_I64, rnn_length(r, b))));
+	most = x_cast(m, DT_INDEX, x_read(m, most, NULL));
+	return t_tensor(m, 3, ax, x_select(m, x_lt(m, ax[0], most), x_read(m, r->x, ax),
+		x_int(m, r->d, 0)));
+}
+
 static Node *
 quant_input(Rnn *r, int dir)
 {
@@ -639,7 +655,7 @@ quant_input(Rnn *r, int dir)
 	Quant *p = r->quant;
 	Node *q[3], *t, *ax[3], *bias;
 
-	if (!quantized(r->b, r->x, q))
+	if (!quantized(r->b, steps_taken(r), q))
 		return NULL;
 	t = gate_product(r, dir, q, 2, order, p->w, p->ws, p->wz);
 	axes_new(m, 3, t->type->dims, ax);
@@ -647,14 +663,22 @@ quant_input(Rnn *r, int dir)
 	return bias ? t_tensor(m, 3, ax, x_add(m, x_read(m, t, ax), bias)) : t;
 }
 
+/* The batch's states share a range; that of a sequence that has ended is, as in Y, 0 there. */
 static Node *
-quant_state(Rnn *r, int dir, Node *h)
+quant_state(Step *s)
 {
 	static const int order[1] = {0};
+	Rnn *r = s->r;
 	Quant *p = r->quant;
-	Node *q[3];
+	Module *m = r->b->m;
+	Node *q[3], *ax[2], *h = s->h, *e;
 
-	return quantized(r->b, h, q) ? gate_product(r, dir, q, 1, order, p->r, p->rs, p->rz) : NULL;
+	if (r->lens) {
+		axes_new(m, 2, h->type->dims, ax);
+		e = x_le(m, rnn_round(s), rnn_length(r, ax[0]));
+		h = t_tensor(m, 2, ax, x_select(m, e, x_read(m, h, ax), x_int(m, r->d, 0)));
+	}
+	return quantized(r->b, h, q) ? gate_product(r, s->dir, q, 1, order, p->r, p->rs, p->rz) : NULL;
 }
 
 static Node *

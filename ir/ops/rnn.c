@@ -224,17 +224,18 @@ state_product(Rnn *r, int dir, Node *h, int from, int gates)
 }
 
 static Node *
-float_state(Rnn *r, int dir, Node *h)
+float_state(Step *s)
 {
+	Rnn *r = s->r;
+
 	/* a hidden gate that sees the state after its reset has its own product */
-	return state_product(r, dir, h, 0, r->gates == 3 && !r->reset_first ? 2 : r->gates);
+	return state_product(r, s->dir, s->h, 0, r->gates == 3 && !r->reset_first ? 2 : r->gates);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* The length of batch entry b, within [0, T]. */
-static Node *
-length(Rnn *r, Node *b)
+Node *
+rnn_length(Rnn *r, Node *b)
 {
 	Module *m = r->b->m;
 
@@ -249,8 +250,8 @@ goes_back(const Rnn *r, int dir)
 	return r->reverse || dir == 1;
 }
 
-static Node *
-round_index(Step *s)
+Node *
+rnn_round(Step *s)
 {
 	return x_cast(s->r->b->m, DT_INDEX, x_read(s->r->b->m, s->trip, NULL));
 }
@@ -259,7 +260,7 @@ round_index(Step *s)
 static Node *
 step_valid(Step *s, Node *b)
 {
-	return s->r->lens ? x_lt(s->r->b->m, round_index(s), length(s->r, b)) : NULL;
+	return s->r->lens ? x_lt(s->r->b->m, rnn_round(s), rnn_length(s->r, b)) : NULL;
 }
 
 static Node *
@@ -272,9 +273,9 @@ static Node *
 gate_input(Step *s, int gate, Node *b, Node *h)
 {
 	Module *m = s->r->b->m;
-	Node *t = round_index(s), *idx[3];
+	Node *t = rnn_round(s), *idx[3];
 
-	idx[0] = goes_back(s->r, s->dir) ? x_sub(m, x_addi(m, length(s->r, b), -1), t) : t;
+	idx[0] = goes_back(s->r, s->dir) ? x_sub(m, x_addi(m, rnn_length(s->r, b), -1), t) : t;
 	idx[1] = b;
 	idx[2] = gate_element(s, gate, h);
 	return x_read(m, s->input, idx);
@@ -463,7 +464,7 @@ direction(Rnn *r, int dir, bool cell_state)
 	body->params[1] = s.h = t_param(m, "h", state, 1);
 	if (cell_state)
 		body->params[2] = s.c = t_param(m, "c", state, 2);
-	s.state = r->state(r, dir, s.h);
+	s.state = r->state(&s);
 	r->cell(&s);
 	region_add(m, body, t_scalar(m, DT_BOOL, (Num){.i = 1}));
 	region_add(m, body, s.new_h);
@@ -480,7 +481,7 @@ static Node *
 stacked_read(Rnn *r, int dir, Node *y, Node *t, Node *b, Node *h)
 {
 	Module *m = r->b->m;
-	Node *idx[3] = {t, b, h}, *len = length(r, b), *e;
+	Node *idx[3] = {t, b, h}, *len = rnn_length(r, b), *e;
 
 	if (!goes_back(r, dir))
 		return x_read(m, y, idx);

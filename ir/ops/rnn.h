@@ -20,7 +20,7 @@ struct Rnn {
 	double clip;
 	Act act[2][3];
 	Node *(*input)(Rnn *, int dir);              /* [T, B, gates * H]: what x gives to the gates */
-	Node *(*state)(Rnn *, int dir, Node *h);     /* [B, gates * H]: what the state gives */
+	Node *(*state)(Step *);                      /* [B, gates * H]: what the state gives */
 	void (*cell)(Step *);
 	void *quant;           /* the quantized form's own */
 };
@@ -35,6 +35,8 @@ Node *rnn_build(Rnn *, bool cell_state);
 Node *rnn_x(Rnn *, Node *t, Node *b, Node *i);  /* an element of x whatever its layout */
 /* what is added to gate element n, in acc; NULL if nothing */
 Node *rnn_bias(Rnn *, int dir, Node *n);
+Node *rnn_round(Step *);
+Node *rnn_length(Rnn *, Node *b);                /* of batch entry b, within [0, T] */
 void lstm_cell(Step *);
 
 #endif

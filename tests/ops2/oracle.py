@@ -403,6 +403,17 @@ def contributed():
     case("ms_qconv_last", "QLinearConv", q, [T.UINT8], ms, inits="defi", channels_last=1, pads=[1, 1, 1, 1])
 
 
-for make in (windows, recurrent, products, reductions, learned, fused, attention, contributed):
+def lengths():
+    """Quantized sequences of several lengths: a batch shares a range, in which ended ones are 0 and steps that none has
+    are not."""
+    H, x = 4, f(6, 3, 6)
+    x[5] *= 9
+    for d, k in (("forward", 1), ("reverse", 1), ("bidirectional", 2)):
+        case(f"qlstm_{d}_lengths", "DynamicQuantizeLSTM", [x, i8(k, 6, 4 * H), i8(k, H, 4 * H), f(k, 8 * H),
+             np.array([5, 2, 3], np.int32), None, None, None, abs(f(k)) * .01, np.zeros(k, np.int8), abs(f(k)) * .01,
+             np.zeros(k, np.int8)], [F, F, F], MS, inits="bcijkl", hidden_size=H, direction=d)
+
+
+for make in (windows, recurrent, products, reductions, learned, fused, attention, contributed, lengths):
     make()
 report()

@@ -39,7 +39,9 @@ def proto(a, name=""):
 
 
 def run(model, feed, alias):
-    session = ort.InferenceSession(model.SerializeToString())
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1         # DynamicQuantizeLSTM's ranges depend on it
+    session = ort.InferenceSession(model.SerializeToString(), options)
     if not alias:
         return session.run(None, feed)
     bind = session.io_binding()
