@@ -28,7 +28,8 @@ static const struct { const char *name, *suffix; bool text; } kinds[NKINDS] = {
 typedef struct Work {
 	const Options *o;
 	cJSON *json;
-	Compilation *c;        /* per target */
+	Compilation *c;        /* per target, as given */
+	int order[MAX_TARGETS]; /* the targets as variants */
 	int n;
 	bool emit[NKINDS];
 	int nemit;
@@ -377,7 +378,7 @@ emit_kind(Work *w, int kind, const char *texts[])
 	int i, code = X_OK;
 
 	for (i = 0; i < w->n; i++) {
-		jobs[i] = make_job(&w->c[i], (EmitKind)kind, w->prefix);
+		jobs[i] = make_job(&w->c[w->order[i]], (EmitKind)kind, w->prefix);
 		jobs[i].variant = i;
 		jobs[i].nvariants = w->n;
 		jobs[i].manifest = texts[i];
@@ -387,7 +388,7 @@ emit_kind(Work *w, int kind, const char *texts[])
 	for (i = 0; i < w->n && !code; i++) {
 		phase(w->o, "code generation for %s", jobs[i].machine->name);
 		code = codegen_emit(&jobs[i]);
-		if (code && !w->c[i].diag.errors)
+		if (code && !w->c[w->order[i]].diag.errors)
 			code = complain(X_BUG, "%s: no code for %s", w->o->files[0], jobs[i].machine->name);
 	}
 	if (!code && jobs[0].weights_file)
@@ -421,6 +422,23 @@ check_targets(Work *w)
 	return code;
 }
 
+/* The runtime takes the first variant that the machine can run: a CPU's before those that it covers;
+ * else they stay as given. */
+static void
+order_variants(Work *w)
+{
+	const Machine *t;
+	int i, k;
+
+	for (i = 0; i < w->n; i++) {
+		t = w->c[i].m->machine;
+		for (k = 0; k < i && !machine_covers(t, w->c[w->order[k]].m->machine); k++)
+			;
+		memmove(w->order + k + 1, w->order + k, sizeof *w->order * (size_t)(i - k));
+		w->order[k] = i;
+	}
+}
+
 static int
 compile_all(Work *w)
 {
@@ -450,8 +468,9 @@ compile_all(Work *w)
 	snprintf(prefix, sizeof prefix, "%.250s", w->o->prefix ? w->o->prefix : w->stem);
 	identifier(prefix, sizeof prefix);
 	w->prefix = prefix;
+	order_variants(w);
 	for (i = 0; i < w->n; i++)
-		texts[i] = manifest(&w->c[i], sha);
+		texts[i] = manifest(&w->c[w->order[i]], sha);
 	for (kind = 0; kind < EMIT_NKINDS && !code; kind++)
 		if (w->emit[kind])
 			code = emit_kind(w, kind, texts);

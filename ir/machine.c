@@ -166,6 +166,13 @@ listed_all(const char *list, const char *words)
 	return true;
 }
 
+bool
+machine_covers(const Machine *a, const Machine *b)
+{
+	return a->kind == M_CPU && b->kind == M_CPU && strcmp(a->triple, b->triple) == 0
+		&& listed_all(a->has, b->has);
+}
+
 const Machine *
 machine_generic(Module *m, const char *name, const char *triple, const char *cpu,
 	const char *features, const char *has)

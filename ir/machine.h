@@ -41,6 +41,8 @@ const Machine *machine_at(Module *, int i);
 const Machine *machine_find(Module *, const char *name);
 /* Is the feature in the machine's list? */
 bool machine_has(const Machine *, const char *feature);
+/* Does code for b, another CPU of the same architecture, run on a? */
+bool machine_covers(const Machine *a, const Machine *b);
 /* Has it an instruction for dot4 (scalar.def) on a vector? */
 bool machine_dot4(const Machine *);
 /* Do its vector instructions take an element in memory for all lanes? */

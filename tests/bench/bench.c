@@ -4,7 +4,7 @@
  * median by ours. Or one engine alone, for its load time, first run and peak memory. Or the machine.
  *
  * usage: bench together|alone ENGINE,... KEY=VALUE...      bench machine THREADS
- * ENGINE: tcc (first), ort, openvino. Keys: onnx, so, model, api, ort, openvino, precision, ports,
+ * ENGINE: tcc (first), other, ort, openvino. Keys: onnx, so, model, api, other, ort, openvino, precision, ports,
  * threads, rounds, seconds. `ports` is a file of lines `input NAME DTYPE FILE RANK DIM...` (DTYPE is
  * ONNX's number, FILE raw bytes) and `output NAME`. Writes one line of JSON; an engine that cannot
  * load or run the model has an `error` in it and is left out.
@@ -16,7 +16,7 @@
 #include <time.h>
 #include "bench.h"
 
-enum { MAX_RUNS = 1 << 20, MAX_ROUNDS = 256, NENGINES = 3 };
+enum { MAX_RUNS = 1 << 20, MAX_ROUNDS = 256, NENGINES = 4 };
 
 typedef struct Side {
 	const Engine *engine;
@@ -320,7 +320,7 @@ static void
 read_key(Args *a, const char *arg)
 {
 	const struct { const char *name; const char **at; } texts[] = {
-		{"onnx", &a->onnx}, {"so", &a->so}, {"model", &a->model}, {"api", &a->api},
+		{"onnx", &a->onnx}, {"so", &a->so}, {"model", &a->model}, {"api", &a->api}, {"other", &a->other},
 		{"ort", &a->ort}, {"openvino", &a->openvino}, {"precision", &a->precision},
 		{"ports", &a->ports}};
 	size_t i, n = strcspn(arg, "=");
@@ -340,7 +340,8 @@ read_key(Args *a, const char *arg)
 static int
 find_engines(const char *list, Side *sides)
 {
-	static const Engine *const engines[NENGINES] = {&engine_tcc, &engine_ort, &engine_openvino};
+	static const Engine *const engines[NENGINES] = {&engine_tcc, &engine_other, &engine_ort,
+		&engine_openvino};
 	size_t len;
 	int i, n = 0;
 

@@ -22,6 +22,7 @@ extern Ports ports;
 typedef struct Args {
 	const char *onnx;              /* the model's file */
 	const char *so, *model, *api;  /* as tcc-ml compiled it, and its symbols */
+	const char *other;             /* a second one with the same symbols */
 	const char *ort;               /* onnxruntime's library */
 	const char *openvino;          /* OpenVINO's C library */
 	const char *precision;         /* f32 or bf16: what engines may compute in that choose it */
@@ -38,7 +39,7 @@ typedef struct Engine {
 	/* The last run's output k, if it is a float32 tensor; else NULL. */
 	const float *(*output)(int k);
 } Engine;
-extern const Engine engine_tcc, engine_ort, engine_openvino;
+extern const Engine engine_tcc, engine_other, engine_ort, engine_openvino;
 
 /* tcc-ml's value of an output: its shape is what all have */
 const TccValue *tcc_output(int k);

@@ -2,15 +2,16 @@
 """Measures compiled models against onnxruntime, OpenVINO and IREE, all called from C (bench.c, iree.py).
 
 usage: bench.py --corpus DIR [--models DIR] [--only IDS] [--first] [--sets 0,1] [--tokens 128,384]
-                [--gemm] [--threads 1,2] [--peers ort,openvino,iree] [--precision f32|bf16]
-                [--rounds N] [--seconds S] [--json FILE] [--picture FILE.svg]
+                [--gemm] [--threads 1,2] [--peers ort,openvino,iree] [--other OPTIONS]
+                [--precision f32|bf16] [--rounds N] [--seconds S] [--json FILE] [--picture FILE.svg]
 
 The corpus is as in tests/corpus/compare.py; a set is a data file, which gives the inputs' shapes.
 --tokens adds sequences of these lengths for models that read token ids, seeded; --gemm measures
-products as models of one node. All engines run in turn in one process (IREE in one of its own), on
-inputs that are in memory; a round gives, for each peer, its median time by ours. The table shows, for each number of threads,
-our median of all runs in milliseconds and for each peer the median of the rounds' speed-ups (above 1:
-we are faster); then, from processes of their own with one thread, load time, first run and peak
+products as models of one node; --other compares with what `compile OPTIONS` makes. All engines run
+in turn in one process (IREE in one of its own), on inputs that are in memory; a round gives, for each
+peer, its median time by ours. The table shows, for each number of threads, our median of all runs in
+milliseconds and for each peer the median of the rounds' speed-ups (above 1: we are faster); then,
+from processes of their own with one thread, load time, first run and peak
 memory of ours and onnxruntime, and how far the outputs lie apart.
 """
 import argparse
@@ -109,7 +110,7 @@ def symbols(lib):
 def engine(o, mode, engines, model, lib, tmp, threads, rounds=0):
     """One run of bench.c; a peer that brings the process down is left out and said so."""
     names = symbols(lib)
-    keys = {**{k: v for k, v in o.libraries.items() if v}, "onnx": model, "so": lib, "model": names[0], "api": names[1],
+    keys = {"other": f"{tmp}/other.so", **{k: v for k, v in o.libraries.items() if v}, "onnx": model, "so": lib, "model": names[0], "api": names[1],
             "ports": f"{tmp}/ports", "threads": threads, "rounds": rounds or o.rounds, "seconds": o.seconds,
             "precision": o.precision}
     r = subprocess.run([o.bench, mode, ",".join(engines)] + [f"{k}={v}" for k, v in keys.items()],
@@ -143,6 +144,9 @@ def measure(o, model, cases, tmp):
     start = time.monotonic()
     command([o.tcc, "compile", model, "-o", lib, "--emit", "so", *o.options], o.timeout, "compile")
     result = {"compile_s": round(time.monotonic() - start, 2), "sets": {}}
+    if o.other:
+        command([o.tcc, "compile", model, "-o", f"{tmp}/other.so", "--emit", "so", *o.other],
+                o.timeout, "compile")
     for number, case in cases.items():
         lay_ports(case, tmp)
         alone = {side: engine(o, "alone", [side], model, lib, tmp, 1)[side]
@@ -249,6 +253,7 @@ def arguments():
     ap.add_argument("--tokens", type=numbers, default=[])
     ap.add_argument("--gemm", action="store_true", help="products, and no models unless --only")
     ap.add_argument("--peers", type=split, default=["ort", "openvino", "iree"])
+    ap.add_argument("--other", type=str.split, default=[])
     ap.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     ap.add_argument("--threads", type=numbers, default=[1, 2])
     ap.add_argument("--rounds", type=int, default=5)
@@ -260,7 +265,7 @@ def arguments():
     o.models = o.models or o.corpus + "/models"
     o.options = ["--precision", o.precision] if o.precision != "f32" else []
     o.libraries = peer_libraries()
-    o.peers = [p for p in o.peers if p in o.libraries]
+    o.peers = ["other"] * bool(o.other) + [p for p in o.peers if p in o.libraries]
     return o
 
 

@@ -1,52 +1,92 @@
-/* A compiled model, as a shared object. */
+/* A compiled model, as a shared object; and another one of the same model as a peer. */
 #include <dlfcn.h>
 #include <string.h>
 #include "bench.h"
 
-static const TccUserApi *user_api;
-static TccInst *inst;
-static TccContext *ctx;
-static TccValue out[MAX_PORTS];
+typedef struct Program {
+	const TccUserApi *api;
+	TccInst *inst;
+	TccContext *ctx;
+	TccValue out[MAX_PORTS];
+} Program;
+static Program ours, other;
 
 static const char *
-load(const Args *a)
+load(Program *p, const char *so, const Args *a)
 {
 	TccOptions options = {.size = sizeof options, .threads = a->threads};
-	void *lib = dlopen(a->so, RTLD_NOW | RTLD_LOCAL);
+	void *lib = dlopen(so, RTLD_NOW | RTLD_LOCAL);
 	const TccModel *m;
 
 	if (!lib)
 		return dlerror();
 	m = dlsym(lib, a->model);
-	user_api = dlsym(lib, a->api);
-	if (!m || !user_api)
+	p->api = dlsym(lib, a->api);
+	if (!m || !p->api)
 		return "symbols not found";
-	if (user_api->load(m, &options, &inst))
-		return user_api->inst_error(inst);
-	return user_api->context_new(inst, &ctx) ? user_api->error(ctx) : NULL;
+	if (p->api->load(m, &options, &p->inst))
+		return p->api->inst_error(p->inst);
+	return p->api->context_new(p->inst, &p->ctx) ? p->api->error(p->ctx) : NULL;
 }
 
 static const char *
-run(void)
+run(Program *p)
 {
-	memset(out, 0, (size_t)ports.nout * sizeof *out);
-	return user_api->run(ctx, ports.in, ports.nin, out, ports.nout) ? user_api->error(ctx) : NULL;
+	memset(p->out, 0, (size_t)ports.nout * sizeof *p->out);
+	return p->api->run(p->ctx, ports.in, ports.nin, p->out, ports.nout) ? p->api->error(p->ctx) : NULL;
+}
+
+static const float *
+output(const TccValue *v)
+{
+	const TccTensor *t = &v->u.tensor;
+
+	if (v->kind != TCC_TENSOR || v->dtype != TCC_F32)
+		return NULL;
+	return (const float *)((const char *)t->data + t->byte_offset);
 }
 
 const TccValue *
 tcc_output(int k)
 {
-	return &out[k];
+	return &ours.out[k];
+}
+
+static const char *
+load_ours(const Args *a)
+{
+	return load(&ours, a->so, a);
+}
+
+static const char *
+run_ours(void)
+{
+	return run(&ours);
 }
 
 static const float *
-output(int k)
+output_of_ours(int k)
 {
-	const TccTensor *t = &out[k].u.tensor;
-
-	if (out[k].kind != TCC_TENSOR || out[k].dtype != TCC_F32)
-		return NULL;
-	return (const float *)((const char *)t->data + t->byte_offset);
+	return output(&ours.out[k]);
 }
 
-const Engine engine_tcc = {"tcc", load, run, output};
+static const char *
+load_other(const Args *a)
+{
+	return load(&other, a->other, a);
+}
+
+static const char *
+run_other(void)
+{
+	return run(&other);
+}
+
+static const float *
+output_of_other(int k)
+{
+	return output(&other.out[k]);
+}
+
+const Engine engine_tcc = {"tcc", load_ours, run_ours, output_of_ours};
+const Engine engine_other = {"other", load_other, run_other, output_of_other};

@@ -13,6 +13,15 @@ for f in out out.so out.h out.a out.o out.src/Makefile out.s out.ll out.ir; do
 done
 grep -q 'digits_in_picture' "$t/one/out.h" || fail "the header has no names of the model"
 
+# several CPUs in one artefact: the most capable is tried first, whatever the order on the command line
+case $(uname -m) in
+x86_64)
+	"$tcc" compile "$digits" --target x86-64 --target sapphirerapids --target x86-64-v2 -o "$t/several"
+	order=$("$tcc" inspect "$t/several" | awk '$1 == "target" { print $2 }' | tr '\n' ' ')
+	[ "$order" = "sapphirerapids x86-64-v2 x86-64 " ] || fail "variants stand as $order"
+	"$t/several" --help >/dev/null || fail "a program with variants does not start" ;;
+esac
+
 # a library and an archive, called from C through the header
 cat >"$t/call.c" <<'C'
 #include <stdio.h>
