@@ -234,17 +234,6 @@ static void wrap_op(CFn *c, Node *n, const char *op, int p, int prec)
 	close_paren(c, prec > P_UNARY);
 }
 
-static void arith(CFn *c, Node *n, const char *op, int p, int prec)
-{
-	DType d = n->type->dtype;
-	if (d == DT_INDEX)
-		index_op(c, n, op, p, prec);
-	else if (dt_float(d))
-		infix(c, n->in[0], op, n->in[1], p, prec);
-	else
-		wrap_op(c, n, op, p, prec);
-}
-
 static DType helper_type(CFn *c, const Node *n)
 {
 	DType d = n->type->dtype;
@@ -259,6 +248,19 @@ static DType helper_type(CFn *c, const Node *n)
 static void helper_op(CFn *c, Node *n, const char *name)
 {
 	call_n(c, c_help(c->f, name, helper_type(c, n)), n->nin, n->in);
+}
+
+static void arith(CFn *c, Node *n, const char *op, int p, int prec)
+{
+	DType d = n->type->dtype;
+	if (d == DT_INDEX)
+		index_op(c, n, op, p, prec);
+	else if (d == DT_F16)                    /* machine_half_op: of the dialect */
+		call_n(c, arena_printf(c->f->m->arena, "tcc_%s_f16", n->op->name), n->nin, n->in);
+	else if (dt_float(d))
+		infix(c, n->in[0], op, n->in[1], p, prec);
+	else
+		wrap_op(c, n, op, p, prec);
 }
 
 /* Integer quotients and remainders: C's operators where signs allow it. */

@@ -543,6 +543,9 @@ bool module_eval(Module *, Level, Node *const *inputs, Node **outputs, bool wide
 /* The expansion of a scalar operation (exp ...) in terms of the spelled ones; NULL if it is
  * spelled. Operand type f32 or f64 (narrower floats compute in f32 before this is asked). */
 Node *math_expand(Module *, OpCode, int nin, Node *const *in);
+/* The function of a value of a half type d, in f32: near enough that rounded to d it is within 0.6 ulp.
+ * NULL: nothing cheaper than math_expand does. */
+Node *math_half(Module *, OpCode, DType d, Node *f32);
 double math_ulp(OpCode, DType);                          /* its stated error */
 /* Casts between f32 and a narrower float by integer operations; NULL for other pairs. f4e2m1 stands
  * as its code in a u8. */

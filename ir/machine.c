@@ -47,7 +47,7 @@ static const struct { const char *base, *names; } further[] = {
 
 /* What GPUs have beside what their columns say, from the named row on. */
 static const struct { const char *name, *has; } features[] = {
-	{"sm_75", "ldmatrix"}, {"sm_80", "cp.async"},
+	{"sm_75", "ldmatrix,f16"}, {"sm_80", "cp.async"}, {"gfx90a", "f16"}, {"gfx1100", "f16"},
 };
 
 static const Machine *
@@ -137,6 +137,12 @@ bool
 machine_has(const Machine *t, const char *feature)
 {
 	return t->has && listed(t->has, ',', feature, strlen(feature));
+}
+
+bool
+machine_half_op(const Machine *t, OpCode op, DType d)
+{
+	return d == DT_F16 && (op == O_ADD || op == O_SUB || op == O_MUL) && t && machine_has(t, "f16");
 }
 
 bool

@@ -45,6 +45,9 @@ bool machine_has(const Machine *, const char *feature);
 bool machine_covers(const Machine *a, const Machine *b);
 /* Has it an instruction for dot4 (scalar.def) on a vector? */
 bool machine_dot4(const Machine *);
+/* Has it the operation for values of the half type, in one rounding? The result is that of f32 rounded: 24
+ * bits of fraction are more than twice 11 and two. The machine may be NULL. */
+bool machine_half_op(const Machine *, OpCode, DType);
 /* Do its vector instructions take an element in memory for all lanes? */
 bool machine_broadcasts(const Machine *);
 /* A machine for a CPU without a row: the newest architecture level of the triple that its features

@@ -750,6 +750,16 @@ Node *math_expand(Module *m, OpCode op, int nin, Node *const *in)
 	}
 }
 
+Node *math_half(Module *m, OpCode op, DType d, Node *a)
+{
+	X kind = kind_of(m, DT_F32), *x = &kind;
+	Node *t;
+	if (op != O_ERF || (d != DT_F16 && d != DT_BF16))
+		return NULL;
+	t = at_least(x, at_most(x, a, 2.75), -2.75);
+	return mul(x, t, poly(x, mul(x, t, t), COEF(ERF_HALF)));
+}
+
 double math_ulp(OpCode op, DType d)
 {
 	/* measured by tests/ir/test_math.c, rounded up */

@@ -111,11 +111,13 @@ static bool is_index(const Node *e)
 }
 
 /* What the loop level's code generation may compute with (opt/legalize.c). */
-static bool legal(const Node *e)
+static bool legal(const Machine *mach, const Node *e)
 {
 	DType d = e->type->dtype;
 	if (e->code >= O_NUM || e->code == O_CAST || e->code == O_BITS)
 		return dtypes[d].bits >= 8;
+	if (machine_half_op(mach, e->code, d))
+		return true;
 	for (int i = 0; i < e->nin; i++)
 		if (dt_small(e->in[i]->type->dtype) || dtypes[e->in[i]->type->dtype].bits < 8)
 			return false;
@@ -162,7 +164,7 @@ static void check_loop_scalar(V *v, const Node *e)
 		break;
 	default: break;
 	}
-	if (v->kernel && !legal(e))
+	if (v->kernel && !legal(v->m->machine, e))
 		bug(v, "%s of %s is not legal for code generation", e->op->name,
 			dtypes[e->code < O_NUM && e->nin ? e->in[e->code == O_SELECT]->type->dtype
 				: e->type->dtype].text);

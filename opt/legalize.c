@@ -9,13 +9,15 @@
  *
  * A chain of operations thus casts f32 -> f16 -> f32 between them: one rounding per operation.
  * Needs any scalar expression; leaves one of the same type (of the storage type for sub-byte
- * types), where narrow floats appear in leaves and casts from and to f32 and bits only.
+ * types), where narrow floats appear in leaves and casts from and to f32 and bits only; and in sums and
+ * products of f16 where the machine has instructions for them.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "ir/ir.h"
 #include "opt/opt.h"
+#include "ir/machine.h"
 
 static bool sub_byte(DType d)
 {
@@ -226,6 +228,12 @@ static bool exact(OpCode op, DType d)
 		op == O_RINT || op == O_REM);
 }
 
+/* A value of the half type d, given as f32. */
+static Node *as_half(Module *m, DType d, Node *f32)
+{
+	return f32->code == O_NUM ? x_num(m, d, f32->num) : to_narrow(m, d, f32);
+}
+
 /* in: the legal operands, of wide type where the operand is narrow. */
 static Node *legal_op(Module *m, Node *e, Node **in)
 {
@@ -239,7 +247,12 @@ static Node *legal_op(Module *m, Node *e, Node **in)
 			in[1] = x_and(m, in[1], x_int(m, DT_I8, (1 << dtypes[from].bits) - 1));
 	if (e->code == O_POPCNT && sub_byte(from))
 		in[0] = x_and(m, in[0], x_int(m, wide_type(from), (1 << dtypes[from].bits) - 1));
-	Node *r = x_op(m, e->code, e->nin, in, wide_type(d));
+	if (machine_half_op(m->machine, e->code, d))
+		return of_narrow(m, d, x_op(m, e->code, 2,
+			(Node *[]){as_half(m, d, in[0]), as_half(m, d, in[1])}, d));
+	Node *r = dt_small(d) ? math_half(m, e->code, d, in[0]) : NULL;
+	if (!r)
+		r = x_op(m, e->code, e->nin, in, wide_type(d));
 	if (dt_small(d))
 		return exact(e->code, d) ? r : round_wide(m, d, r);
 	return sub_byte(d) ? wrap_wide(m, d, r) : r;

@@ -363,6 +363,31 @@ TCC_FN f16 tcc_f32_to_f16(f32 a)
 
 #endif
 
+/* Sums and products of halves: one rounding, the same as of the f32 result. */
+#if TCC_DEV_NV
+#define TCC_HALF_OP(op, sign) \
+TCC_FN f16 tcc_##op##_f16(f16 a, f16 b) \
+{ \
+	f16 r; \
+	asm(#op ".rn.f16 %0, %1, %2;" : "=h"(r) : "h"(a), "h"(b)); \
+	return r; \
+}
+#elif TCC_DEV_AMD
+#define TCC_HALF_OP(op, sign) \
+TCC_FN f16 tcc_##op##_f16(f16 a, f16 b) \
+{ \
+	return __builtin_bit_cast(f16, \
+		(_Float16)(__builtin_bit_cast(_Float16, a) sign __builtin_bit_cast(_Float16, b))); \
+}
+#else
+#define TCC_HALF_OP(op, sign) \
+TCC_FN f16 tcc_##op##_f16(f16 a, f16 b) { return tcc_f32_to_f16(tcc_f16_to_f32(a) sign tcc_f16_to_f32(b)); }
+#endif
+TCC_HALF_OP(add, +)
+TCC_HALF_OP(sub, -)
+TCC_HALF_OP(mul, *)
+#undef TCC_HALF_OP
+
 TCC_FN f32 tcc_bf16_to_f32(bf16 h) { return tcc_as_f32((i32)((u32)h << 16)); }
 #if TCC_DEV_NV && __CUDA_ARCH__ >= 800
 TCC_FN bf16 tcc_f32_to_bf16(f32 x)

@@ -195,6 +195,10 @@ PTX_DP4A(s32_u32, i8, u8)
 
 /* --- floating point ------------------------------------------------------------------------ */
 
+TCC_FN u16 ptx_add_rn_f16(u16 a, u16 b) { return tcc_add_f16(a, b); }
+TCC_FN u16 ptx_sub_rn_f16(u16 a, u16 b) { return tcc_sub_f16(a, b); }
+TCC_FN u16 ptx_mul_rn_f16(u16 a, u16 b) { return tcc_mul_f16(a, b); }
+
 #define PTX_FLOAT(T, U, V, F, B) \
 TCC_FN U ptx_add_rn_##T(U a, U b) { return B(F(a) + F(b)); } \
 TCC_FN U ptx_sub_rn_##T(U a, U b) { return B(F(a) - F(b)); } \

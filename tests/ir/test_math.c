@@ -209,6 +209,39 @@ START_TEST(f64_ops)
 }
 END_TEST
 
+/* Functions of half types, over every value. */
+static void run_half(OpCode op, DType d)
+{
+	Module *m = module_new(&(Diag){ 0 });
+	Node *a = x_carry(m, DT_F32), *e = math_half(m, op, d, a);
+	ck_assert_ptr_nonnull(e);
+	Program p = compile(e, a, NULL);
+	double worst = 0;
+	for (int k = 0; k < 1 << 16; k++) {
+		uint8_t byte[2] = { k & 255, k >> 8 };
+		double x = data_get(&(Data){ .bytes = byte }, d, 0).f;
+		long double want = truth(op, d, x, 0);
+		double got = num_round(d, eval(&p, (Num){ .f = x }, (Num){ 0 }, true).f).f;
+		int at = want ? (int)logbl(fabsl(want)) : -200, least = d == DT_F16 ? -14 : -126;
+		if (isnan(x)) {
+			ck_assert(isnan(got));
+			continue;
+		}
+		double off = (double)fabsl(got - want) / ldexp(1, (at < least ? least : at) - (d == DT_F16 ? 10 : 7));
+		worst = off > worst ? off : worst;
+		ck_assert_msg(off <= 0.6, "%s(%g) of %s: %g, should be %Lg", core_op(op)->name, x, dtypes[d].text,
+			got, want);
+	}
+	printf("%-7s %s %8.3f ulp\n", core_op(op)->name, dtypes[d].text, worst);
+	module_free(m);
+}
+
+START_TEST(halves)
+{
+	run_half(O_ERF, _i ? DT_BF16 : DT_F16);
+}
+END_TEST
+
 /* Casts: every code both ways, and f32 values around each. */
 static void run_cast(DType d)
 {
@@ -252,6 +285,7 @@ int main(void)
 	tcase_add_loop_test(t, f32_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, f64_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, casts, 0, DT_F16 - DT_F4E2M1 + 1);
+	tcase_add_loop_test(t, halves, 0, 2);
 	suite_add_tcase(s, t);
 	SRunner *r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);
