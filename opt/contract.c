@@ -241,10 +241,21 @@ tall_tile(Sched *s, DType d, int tiles, int64_t m, int block, int *nr, int *mr)
 		*mr = 1;
 }
 
-/* The tile, or tiles, for n columns and m rows (0: not known). Columns that are stored in blocks
- * stay in one. */
+/* Would a panel of v vectors leave the second cache between two row tiles that use it? The next one
+ * comes beside it. */
+static bool
+leaves_cache(const Sched *s, DType d, double depth, int v)
+{
+	double panel = depth * v * lanes_of(s, d) * dtypes[d].bits / 8;
+
+	return !s->gpu && v > 1 && 2 * panel > (double)s->mach->l2 * 3 / 4;
+}
+
+/* The tile, or tiles, for n columns and m rows (0: not known); depth: of sums whose columns are used
+ * again, or 0. Columns that are stored in blocks stay in one. */
 static void
-tile_for(Sched *s, DType d, int tiles, int64_t n, int64_t m, int block, int *nr, int *mr)
+tile_for(Sched *s, DType d, int tiles, int64_t n, int64_t m, double depth, int block, int *nr,
+	int *mr)
 {
 	int lanes = lanes_of(s, d), v, rows;
 	int64_t parts;
@@ -253,7 +264,7 @@ tile_for(Sched *s, DType d, int tiles, int64_t n, int64_t m, int block, int *nr,
 	*nr = lanes, *mr = 1;
 	for (v = 1; v <= MAX_VECTORS; v++) {
 		rows = rows_for(s->mach, v, tiles);
-		if (rows < 1 || (block && block % (v * lanes)))
+		if (rows < 1 || (block && block % (v * lanes)) || leaves_cache(s, d, depth, v))
 			continue;
 		if (m > 0) {                         /* equal parts */
 			parts = (m + rows - 1) / rows;
@@ -352,8 +363,9 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	Node **list, *red = NULL, *whole = NULL, *mul;
 	Contraction c[2] = {{0}};
 	bool ok[2], other = false;
-	int i, k, n;
+	int i, k, n, tiles;
 	int64_t m = 0;
+	double rows = 1, depth;
 
 	if (t->code != O_TENSOR)
 		return false;
@@ -389,13 +401,18 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 		out->nred++;
 	}
 	for (k = 0; k + 1 < t->nin; k++)
-		if (contains(out->ea, t->in[k]) && !contains(out->eb, t->in[k]))
+		if (contains(out->ea, t->in[k]) && !contains(out->eb, t->in[k])) {
 			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
+			rows *= (double)likely_extent(s->m, t->in[k]->in[0]);
+		}
+	tiles = whole && !transforms_product(s->m, t, out, &m) ? 2 : 1;
+	for (k = 0, depth = rows > MAX_ROWS; k < out->nred; k++)
+		depth *= (double)const_or(out->red[k]->in[0], 1);
 	out->streams = streams(s, t, out);
 	if (out->streams)
-		tall_tile(s, red->type->dtype, whole ? 2 : 1, m, column_block(s, out->b), &out->nr, &out->mr);
+		tall_tile(s, red->type->dtype, tiles, m, column_block(s, out->b), &out->nr, &out->mr);
 	else
-		tile_for(s, red->type->dtype, whole ? 2 : 1, const_or(out->n->in[0], 64), m,
+		tile_for(s, red->type->dtype, tiles, const_or(out->n->in[0], 64), m, depth,
 			column_block(s, out->b), &out->nr, &out->mr);
 	return true;
 }
@@ -637,9 +654,14 @@ contract_cpu(Sched *s, Group *g)
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
 	Map map = {0};
 	int i, d;
+	int64_t rows;
 	double flops = 2;
 
-	if (!contraction_of(s, t, &c) || !contraction_nest(&kb, t, &nest, &c))
+	if (!contraction_of(s, t, &c))
+		return NULL;
+	if (transforms_product(m, t, &c, &rows))
+		return transformed_cpu(s, g, &c);
+	if (!contraction_nest(&kb, t, &nest, &c))
 		return NULL;
 	tl = (Tile){
 		.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};

@@ -674,7 +674,7 @@ schedule_cpu(Sched *s, Group *g)
 		return attention_cpu(s, g);
 	if (g->n > 1)
 		return are_elements(g) ? schedule_elements(s, g) : schedule_rows(s, g);
-	if ((k = contract_cpu(s, g)) || (k = order_cpu(s, g)))
+	if ((k = transform_cpu(s, g)) || (k = contract_cpu(s, g)) || (k = order_cpu(s, g)))
 		return k;
 	return schedule_map(s, g);
 }

@@ -23,6 +23,8 @@ const Pass passes[] = {
 		"compute invariant reductions once"},
 	{"fold",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_fold,
 		"compute what depends on constants alone"},
+	{"winograd",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_winograd,
+		"make convolutions with fewer products"},
 	{"siblings",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_siblings,
 		"join products of one operand (GPUs)"},
 	{"split",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_split,

@@ -202,6 +202,17 @@ bool spells_out(Node *factor);
 /* one step of the sum */
 Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);
 
+/* ---- transform.c ----------------------------------------------------------------------------- */
+
+/* sum(axis[0], axis[1]) table[0][row[0], axis[0]] * table[1][row[1], axis[1]] * value */
+typedef struct Transform { Node *sum, *value, *axis[2], *row[2], *table[2]; } Transform;
+bool transform_of(Node *sum, Transform *);
+/* Does the tensor hold a transform of the contraction's sums? How many rows these have (0: not known). */
+bool transforms_product(Module *, Node *tensor, Contraction *, int64_t *rows);
+Kernel *transform_cpu(Sched *, Group *);   /* NULL if the group is no tensor of transforms */
+/* NULL if it is no transform of the contraction's sums */
+Kernel *transformed_cpu(Sched *, Group *, Contraction *);
+
 /* ---- tile.c ---------------------------------------------------------------------------------- */
 
 /* A register tile of a contraction. */
@@ -222,6 +233,7 @@ typedef struct Tile {
 	/* which row tile it is of those that use the columns in turn, and how many those are; NULL:
 	 * nothing is fetched for the next ones */
 	Node *turn, *turns, *others;   /* others: how many where one tile has all rows */
+	Node *ahead;   /* elements from the columns to those that are used next; NULL: the next tile's */
 	Node *acc;
 } Tile;
 

@@ -174,9 +174,11 @@ fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth)
 		return false;
 	if (is_intv(t->turns, 1))
 		at = x_add(m, x_addi(m, columns_at(t, t->n0), AHEAD / size), x_mul(m, k, share));
-	else
-		at = x_add(m, columns_at(t, x_addi(m, t->n0, t->c->nr)),
-			x_mul(m, x_add(m, x_mul(m, t->turn, depth), k), share));
+	else {
+		at = t->ahead ? x_add(m, columns_at(t, t->n0), t->ahead)
+			: columns_at(t, x_addi(m, t->n0, t->c->nr));
+		at = x_add(m, at, x_mul(m, x_add(m, x_mul(m, t->turn, depth), k), share));
+	}
 	for (i = 0; i < n; i += line)
 		l_prefetch(m, r, kb_buffer(t->kb, b, false), legalize(m, x_addi(m, at, i)));
 	return true;
