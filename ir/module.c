@@ -562,11 +562,27 @@ region_new(Module *m, const char *name)
 
 const char *const precision_names[N_PRECISIONS] = {"f32", "tf32", "bf16", "f16"};
 
+static bool
+same_place(const Loc *a, const Loc *b)
+{
+	for (; a && b && a != b; a = a->next, b = b->next)
+		if (a->index != b->index || a->name != b->name)
+			return false;
+	return a == b;
+}
+
 void
 ledger_add(Module *m, const char *what, const char *cls, double error, const Loc *loc)
 {
-	Ledger *l = NEW(m, Ledger);
+	Ledger *l;
+	int i;
 
+	for (i = m->ledger.n; i-- > 0;) {
+		l = m->ledger.at[i];
+		if (same_place(l->loc, loc) && strcmp(l->what, what) == 0)
+			return;                              /* a pass that ran before has told */
+	}
+	l = NEW(m, Ledger);
 	*l = (Ledger){what, cls, error, loc};
 	vec_push(m, &m->ledger, l);
 }

@@ -32,34 +32,12 @@ typedef struct Flash {
 	 * last tile's rows may be computed twice, so they must not be their own operands */
 	Node *exps, *total;
 	Node *before, *after;  /* which of the two is which */
-	int64_t scratch;
 } Flash;
 
 static Node *
 scratch(Flash *f, Region *r, const char *name, DType d, int n, const int64_t *extent)
 {
-	Node *ext[MAX_RANK];
-	int64_t size = dtypes[d].bits < 8 ? 1 : dtypes[d].bits / 8;
-	int i;
-
-	for (i = 0; i < n; i++) {
-		ext[i] = x_idx(f->m, extent[i]);
-		size = sat_mul(size, extent[i]);
-	}
-	f->scratch += (size + 63) / 64 * 64;
-	return l_alloc(f->m, r, l_buffer(f->m, name, d, SP_STACK, n, ext));
-}
-
-/* A tensor without a definition, for what only the kernel knows. */
-static Node *
-inner_tensor(Flash *f, const char *name, DType d, int n, const int64_t *extent)
-{
-	Node *ext[MAX_RANK];
-	int i;
-
-	for (i = 0; i < n; i++)
-		ext[i] = x_idx(f->m, extent[i]);
-	return t_param(f->m, name, ty_tensor(f->m, d, n, ext), 0);
+	return kb_scratch(f->kb, r, name, d, n, extent);
 }
 
 static Region *
@@ -141,83 +119,26 @@ open_buffers(Flash *f, const Group *g, Region *r)
 
 	l->global = scores_leave(g, &f->a);
 	map_put(&f->kb->local, f->a.score, l);
-	f->exps = inner_tensor(f, "exps", f->type, 2, block);
+	f->exps = inner_tensor(f->m, "exps", f->type, 2, block);
 	map_put(&f->kb->local, f->exps, block_of(f, exps, 0, 1));
-	f->total = inner_tensor(f, "total", f->type, 3, sums);
+	f->total = inner_tensor(f->m, "total", f->type, 3, sums);
 	map_put(&f->kb->local, f->total, sums_of(f, scratch(f, r, "total", f->type, 3, sums)));
 	f->max = scratch(f, r, "max", f->type, 1, &rows);
 	f->sum = scratch(f, r, "sum", f->type, 1, &rows);
 	f->rise = scratch(f, r, "rise", f->type, 1, &rows);
 }
 
-/* ---- panels ---------------------------------------------------------------------------------- */
-
-typedef struct Panel { Node *tensor, *e, *n, *n0, *idx[MAX_RANK]; int rank; } Panel;
-
-static void
-copy_column(KB *kb, Region *r, Node *j, void *ctx)
-{
-	const Panel *p = ctx;
-	Module *m = kb->m;
-	Node *col = x_add(m, p->n0, j), *e = subst1(m, p->e, p->n, col), *idx[MAX_RANK];
-
-	e = x_select(m, x_lt(m, col, p->n->in[0]), e, x_int(m, e->type->dtype, 0));
-	memcpy(idx, p->idx, sizeof idx);
-	idx[p->rank - 1] = col;
-	local_store(kb, r, map_get(&kb->local, p->tensor), idx, kb_emit(kb, r, e));
-}
-
-/* Elements of a panel of nr columns; -1 where that is no number. */
-static int64_t
-panel_size(const Contraction *c, const int64_t *red)
-{
-	int64_t n = c->nr;
-	int i;
-
-	for (i = 0; i < c->nred; i++)
-		n = red[i] > 0 ? sat_mul(n, red[i]) : -1;
-	return n;
-}
-
-/*
- * Copies the factor's columns from n0 on to a panel and reads them there, unless they are
- * contiguous or the panel would be large. red: how long the summed axes are at most.
- */
-static bool
-copy_panel(Flash *f, Region *r, Contraction *c, Node *n0, const int64_t *red)
-{
-	Module *m = f->m;
-	Node *stride = elem_stride(f->kb, c->b, c->n);
-	int64_t size = panel_size(c, red), extent[MAX_RANK];
-	Panel p = {.e = c->eb, .n = c->n, .n0 = n0, .rank = c->nred + 1};
-	Local *l = NEW(m, Local);
-	Region *in = r;
-	int i;
-
-	if ((stride && is_intv(stride, 1)) || size < 0 || p.rank > MAX_RANK
-	 || sat_mul(size, dtypes[c->eb->type->dtype].bits / 8) > MAX_PANEL)
-		return false;
-	memcpy(extent, red, sizeof *red * (size_t)c->nred);
-	extent[c->nred] = c->nr;
-	p.tensor = inner_tensor(f, "panel", c->eb->type->dtype, p.rank, extent);
-	l->buffer = scratch(f, r, "panel", storage_type(c->eb->type->dtype), p.rank, extent);
-	l->base[c->nred] = n0;
-	for (l->n = 0; l->n < p.rank; l->n++)
-		l->dim[l->n] = l->n;
-	map_put(&f->kb->local, p.tensor, l);
-	for (i = 0; i < c->nred; i++) {
-		in = loop(f, in, kb_emit(f->kb, in, c->red[i]->in[0]), &p.idx[i]);
-		p.e = subst1(m, p.e, c->red[i], p.idx[i]);
-	}
-	vector_loop(f->kb, in, x_idx(m, c->nr), lanes_of(f->kb->s, c->reduce->type->dtype), copy_column,
-		&p);
-	memcpy(p.idx, c->red, sizeof *c->red * (size_t)c->nred);
-	p.idx[c->nred] = c->n;
-	c->b = c->eb = x_read(m, p.tensor, p.idx);
-	return true;
-}
-
 /* ---- the two products ------------------------------------------------------------------------ */
+
+/* Is the factor better copied? Not where its lanes are contiguous, or the panel would be large. */
+static bool
+wants_panel(Flash *f, const Contraction *c, const int64_t *red)
+{
+	Node *stride = elem_stride(f->kb, c->b, c->n);
+	int64_t bytes = panel_bytes(c, red);
+
+	return !(stride && is_intv(stride, 1)) && bytes >= 0 && bytes <= MAX_PANEL;
+}
 
 /* The block's rows by the columns [n0, end), tile by tile. */
 static void
@@ -234,7 +155,9 @@ tiles(Flash *f, Region *r, Tile *t, Node *first, Node *count, const int64_t *red
 	t->vecs = c.nr / t->lanes;
 	t->base = f->q0;
 	t->n0 = l_let(m, in, x_add(m, first, x_muli(m, panel, c.nr)));
-	t->padded = copy_panel(f, in, &c, t->n0, red);
+	t->padded = wants_panel(f, &c, red);
+	if (t->padded)
+		copy_panel(f->kb, in, &c, t->n0, red);
 	row = loop(f, in, x_ceildiv(m, f->nrows, x_idx(m, c.mr)), &mt);
 	tile_rows(t, row, mt, f->nrows);
 }
@@ -510,7 +433,6 @@ attention_cpu(Sched *s, Group *g)
 	cost = pair_cost(&f.a) * (double)f.rows;
 	kb.k->flops = cost * (double)const_or(f.a.key->in[0], 64);
 	kb.k->cost = x_muli(m, f.a.key->in[0], (int64_t)cost);
-	kb.k->scratch = x_idx(m, f.scratch);
 	kb_parallel(&kb, body, in);
 	map_free(&f.out);
 	map_free(&f.score);

@@ -36,6 +36,7 @@ enum {
 	MAX_ROWS = 14, MIN_ROWS = 8, MAX_VECTORS = 4,   /* of a tile */
 	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
 	MAX_STEPS = 8,         /* from constants to what is read */
+	PANEL_TILES = 3,       /* that pay spelling columns out in memory instead of in each */
 };
 
 /* Is e a step between a factor and its read? Its first operand leads there, a guard's second. */
@@ -436,17 +437,6 @@ multiply_add(Module *m, const Contraction *c, Node *a, Node *b, Node *acc)
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-typedef struct Rows { Tile *t; Node *mt, *extent; } Rows;
-
-static void
-all_rows(KB *kb, Region *r, void *ctx)
-{
-	const Rows *c = ctx;
-
-	(void)kb;
-	tile_rows(c->t, r, c->mt, c->extent);
-}
-
 static bool
 is_row(const Contraction *c, const Node *axis)
 {
@@ -541,7 +531,18 @@ typedef struct Walk {
 	Node *shared[MAX_RANK], *outer[MAX_RANK];
 	Node *rows, *cols;     /* row tiles of all outer axes; column tiles */
 	int64_t block;         /* row tiles of a block, 0: all */
+	bool panel;            /* a unit is a block's row tiles, which may spell out their columns once */
 } Walk;
+
+/* A unit: its columns, its row tiles from first on (of all outer axes). count NULL: it is one, and
+ * turn says which of the turns that use the columns. */
+typedef struct Unit {
+	const Walk *w;
+	Tile *t;
+	Node *tiles, *extent;  /* row tiles and rows of an outer axes' index */
+	Node *first, *count, *turn, *turns;
+	int64_t red[MAX_RANK]; /* how long the sums are */
+} Unit;
 
 /* Row tiles that the second cache holds beside a tile's columns, in equal blocks. */
 static int64_t
@@ -606,54 +607,138 @@ take_digit(KB *kb, Region *r, Node **rest, Node *n)
 	return digit;
 }
 
-/* The unit's place: axes into map, its row tile, its column tile, and in which turn of how many it
- * uses that. */
-static void
-place_unit(KB *kb, Region *r, const Walk *w, Node *unit, Node *tiles, Map *map, Node **mt, Node **nt,
-	Node **turn, Node **turns)
+/* Where the unit is: the axes that both factors read into map, its columns and row tiles. */
+static Node *
+place_unit(KB *kb, Region *r, Node *unit, Map *map, Unit *u)
 {
+	const Walk *w = u->w;
 	Module *m = kb->m;
-	Node *rest = unit, *row, *block, *left;
+	Node *rest = unit, *row, *block = w->block ? x_idx(m, w->block) : w->rows, *nt;
 	int i;
 
-	if (w->block) {
-		block = x_idx(m, w->block);
+	if (w->panel) {
+		nt = take_digit(kb, r, &rest, w->cols);
+		u->first = x_mul(m, take_digit(kb, r, &rest, x_ceildiv(m, w->rows, block)), block);
+		u->count = x_min(m, block, x_sub(m, w->rows, u->first));
+	} else if (w->block) {
 		row = take_digit(kb, r, &rest, x_mul(m, w->rows, w->cols));
-		left = x_mul(m, name_digit(kb, r, x_fdiv(m, row, x_mul(m, block, w->cols))), block);
-		row = name_digit(kb, r, x_sub(m, row, x_mul(m, left, w->cols)));
+		u->first = x_mul(m, name_digit(kb, r, x_fdiv(m, row, x_mul(m, block, w->cols))), block);
+		row = name_digit(kb, r, x_sub(m, row, x_mul(m, u->first, w->cols)));
 		block = divisible(w->rows, (int)w->block) ? block
-			: l_let(m, r, x_min(m, block, x_sub(m, w->rows, left)));
-		*nt = name_digit(kb, r, x_fdiv(m, row, block));
-		*turn = name_digit(kb, r, x_mod(m, row, block));
-		*turns = block;
-		row = x_add(m, left, *turn);
+			: l_let(m, r, x_min(m, block, x_sub(m, w->rows, u->first)));
+		nt = name_digit(kb, r, x_fdiv(m, row, block));
+		u->turn = name_digit(kb, r, x_mod(m, row, block));
+		u->turns = block;
+		u->first = x_add(m, u->first, u->turn);
 	} else {
-		*turn = row = take_digit(kb, r, &rest, w->rows);
-		*turns = w->rows;
-		*nt = take_digit(kb, r, &rest, w->cols);
+		u->turn = u->first = take_digit(kb, r, &rest, w->rows);
+		u->turns = w->rows;
+		nt = take_digit(kb, r, &rest, w->cols);
 	}
-	*mt = w->nouter ? take_digit(kb, r, &row, tiles) : name_digit(kb, r, row);
-	for (i = w->nouter; i-- > 0;)
-		map_put(map, w->outer[i], i ? take_digit(kb, r, &row, w->outer[i]->in[0])
-			: name_digit(kb, r, row));
 	for (i = w->nshared; i-- > 0;)
 		map_put(map, w->shared[i], i ? take_digit(kb, r, &rest, w->shared[i]->in[0])
 			: name_digit(kb, r, rest));
+	return nt;
+}
+
+/* The tile at the values that the map has for axes. */
+static void
+tile_at(Tile *t, Map *map)
+{
+	Module *m = t->kb->m;
+	Contraction *c = t->c;
+	int d;
+
+	for (d = 0; d < rank_of(t->t); d++)
+		t->idx[d] = subst(m, t->idx[d], map, false);
+	t->body = subst(m, t->body, map, false);
+	c->reduce = subst(m, c->reduce, map, false);
+	c->whole = subst(m, c->whole, map, false);
+	c->ea = subst(m, c->ea, map, false);
+	c->eb = subst(m, c->eb, map, false);
+}
+
+static void
+row_tile(KB *kb, Region *r, const Unit *u, Node *row)
+{
+	const Walk *w = u->w;
+	Tile t = *u->t;
+	Contraction c = *t.c;
+	Node *mt = w->nouter ? take_digit(kb, r, &row, u->tiles) : name_digit(kb, r, row);
+	Map map = {0};
+	int i;
+
+	for (i = w->nouter; i-- > 0;)
+		map_put(&map, w->outer[i], i ? take_digit(kb, r, &row, w->outer[i]->in[0])
+			: name_digit(kb, r, row));
+	t.c = &c;
+	tile_at(&t, &map);
+	map_free(&map);
+	tile_rows(&t, r, mt, u->extent);
+}
+
+/* The unit's row tiles in turn. */
+static Region *
+row_tiles(KB *kb, Unit u, bool panel)
+{
+	Module *m = kb->m;
+	Tile t = *u.t;
+	Contraction c = *t.c;
+	Region *r = region_new(m, NULL), *in = region_new(m, NULL);
+	Node *i = x_axis(m, u.count);
+
+	u.t = &t;
+	t.c = &c;
+	t.turns = panel ? NULL : u.count;
+	t.turn = i;
+	if (panel)
+		copy_panel(kb, r, &c, t.n0, u.red);
+	t.padded |= panel;
+	row_tile(kb, in, &u, x_add(m, u.first, i));
+	l_for(m, r, F_SERIAL, i, in);
+	return r;
+}
+
+static void
+emit_unit(KB *kb, Region *r, void *ctx)
+{
+	const Unit *u = ctx;
+
+	if (u->count)
+		l_when(kb->m, r, x_le(kb->m, x_idx(kb->m, PANEL_TILES), u->count), row_tiles(kb, *u, true),
+			row_tiles(kb, *u, false));
+	else
+		row_tile(kb, r, u, u->first);
+}
+
+/* Are there columns to spell out, and is there room to do so for several row tiles at once? */
+static bool
+spells_panels(const Sched *s, const Walk *w, const Contraction *c, Unit *u)
+{
+	int64_t bytes;
+	int i;
+
+	for (i = 0; i < c->nred; i++)
+		u->red[i] = const_or(c->red[i]->in[0], -1);
+	bytes = panel_bytes(c, u->red);
+	return c->eb->code != O_READ && c->whole == c->reduce && from_constants(c->b->in[0], MAX_STEPS)
+		&& bytes > 0 && bytes <= s->mach->l2 / 2 && const_or(w->rows, PANEL_TILES) >= PANEL_TILES;
 }
 
 Kernel *
 contract_cpu(Sched *s, Group *g)
 {
 	Contraction c;
-	Node *t = g->members[0], *tiles, *units, *mt, *nt, *turns, *mext = NULL;
+	Node *t = g->members[0], *units;
 	Module *m = s->m;
 	KB kb = kb_new(s, g->loc);
 	Tile tl = {0};
 	Nest nest;
 	Walk w;
+	Unit u = {.w = &w, .t = &tl};
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
 	Map map = {0};
-	int i, d;
+	int i;
 	int64_t rows;
 	double flops = 2;
 
@@ -665,36 +750,34 @@ contract_cpu(Sched *s, Group *g)
 		return NULL;
 	tl = (Tile){
 		.kb = &kb, .c = &c, .t = t, .body = nest.body, .lanes = lanes_of(s, c.reduce->type->dtype)};
+	memcpy(tl.idx, nest.out_idx, sizeof tl.idx);
 	tl.vecs = c.nr / tl.lanes;
 	tl.m = row_axis(m, &nest, &c);
-	if (tl.m) {
-		mext = tl.m->in[0];
-		if (const_or(mext, c.mr) < c.mr)
-			c.mr = (int)const_or(mext, 1);
-	}
-	tiles = mext ? x_ceildiv(m, mext, x_idx(m, c.mr)) : x_idx(m, 1);
-	w = walk_of(&kb, &nest, &c, tl.m, tiles);
-	units = x_mul(m, x_mul(m, axes_product(m, w.nshared, w.shared), w.rows), w.cols);
-	place_unit(&kb, in, &w, kb_units(&kb, g, in, units), tiles, &map, &mt, &nt,
-		&tl.turn, &turns);
+	u.extent = tl.m ? tl.m->in[0] : NULL;
+	if (tl.m && const_or(u.extent, c.mr) < c.mr)
+		c.mr = (int)const_or(u.extent, 1);
+	u.tiles = tl.m ? x_ceildiv(m, u.extent, x_idx(m, c.mr)) : x_idx(m, 1);
+	w = walk_of(&kb, &nest, &c, tl.m, u.tiles);
+	w.panel = tl.m && spells_panels(s, &w, &c, &u);
+	units = w.panel ? w.block ? x_ceildiv(m, w.rows, x_idx(m, w.block)) : x_idx(m, 1) : w.rows;
+	units = x_mul(m, x_mul(m, axes_product(m, w.nshared, w.shared), units), w.cols);
+	tl.n0 = x_muli(m, place_unit(&kb, in, kb_units(&kb, g, in, units), &map, &u), c.nr);
 	if (c.whole == c.reduce) {
-		tl.turns = turns;
+		tl.turns = u.turns;
 		tl.others = axes_product(m, w.nouter, w.outer);
 	}
-	tl.n0 = x_muli(m, nt, c.nr);
-	for (d = 0; d < rank_of(t); d++)
-		tl.idx[d] = subst(m, nest.out_idx[d], &map, false);
-	tl.body = subst(m, tl.body, &map, false);
-	c.reduce = subst(m, c.reduce, &map, false);
-	c.whole = subst(m, c.whole, &map, false);
-	c.ea = subst(m, c.ea, &map, false);
-	c.eb = subst(m, c.eb, &map, false);
+	tl.turn = u.turn;
+	tile_at(&tl, &map);
 	map_free(&map);
-	kb_versions(&kb, in, tl.body, all_rows, &(Rows){&tl, mt, mext});
+	kb_versions(&kb, in, tl.body, emit_unit, &u);
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 128);
 	kb.k->flops = flops * c.mr * c.nr;
 	kb.k->cost = x_muli(m, axes_product(m, c.nred, c.red), (c.mr * c.nr + 3) / 4);
+	if (w.panel) {
+		kb.k->flops *= (double)(w.block ? w.block : likely_extent(m, w.rows));
+		kb.k->cost = x_mul(m, kb.k->cost, w.block ? x_idx(m, w.block) : w.rows);
+	}
 	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]", c.mr, c.nr));
 }

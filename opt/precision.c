@@ -8,13 +8,22 @@
  * has no storage of its own: its operands are rounded where they are read. What is summed without
  * reuse (depthwise convolutions, pooling, norms) gains nothing and stays f32.
  *
+ * A CPU without matrix units of T multiplies floats no faster for their being rounded; what it gains
+ * is memory traffic. There only weights are stored as T, of products whose time is that of bringing
+ * the weights: those that fewer rows share than the machine multiplies while it waits for one. The
+ * other operand is not rounded; all other products stay as they are, and the ledger says so.
+ *
  * Class approx: listed in the precision ledger. Each operand is off by half a unit in its last
  * place; the error told is that of a sum whose terms do not cancel.
  *
  * Needs the tensor level before producers are inlined; leaves the same level.
  */
 #include <math.h>
+#include <stdlib.h>
 #include "sched.h"
+
+/* steps from constants; rows that there are likely to be where they are not known and may be few */
+enum { MAX_STEPS = 8, MAX_LIKELY = 64 };
 
 /* In the order of Precision: the type that operands are rounded to, and the bits of its fraction. */
 static const struct { DType type; int bits; } kinds[] = {
@@ -28,6 +37,7 @@ typedef struct Lowering {
 	Module *m;
 	DType to;
 	Node *tensor;          /* whose reductions are seen */
+	int lowered, kept;     /* its sums of products of floats, narrowed or not */
 	const Loc *loc;
 	Map narrow;            /* tensor -> the same rounded */
 } Lowering;
@@ -89,6 +99,76 @@ lowered_factor(Lowering *l, Node *e)
 	return x_cast(m, DT_F32, x_read(m, narrowed(l, e->in[0]), e->in + 1));
 }
 
+/* Is it made of constants, the largest of them no narrower than T already? */
+static bool
+wide_constants(const Node *t, int steps)
+{
+	Node **list;
+	int i, n;
+	bool ok = true;
+
+	if (definition((Node *)t)->code == O_CONST)
+		return dtype_of(t) == DT_F32;
+	if (t->code != O_TENSOR || steps == 0)
+		return false;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && ok; i++)
+		ok = list[i]->code != O_READ || wide_constants(list[i]->in[0], steps - 1);
+	free(list);
+	return ok;
+}
+
+/* Beyond so many rows that share a weight, multiplying takes longer than bringing it. */
+static double
+rows_bound(const Machine *t)
+{
+	double gflops = 2.0 * machine_lanes(t, DT_F32) * (t->fma_ports ? t->fma_ports : 1) * t->ghz;
+
+	return t->gbs > 0 ? 2 * gflops / t->gbs : 0;
+}
+
+/* Does the kernel wait for the weights that the factor reads? Rows that are not known are few. */
+static bool
+waits_for(const Lowering *l, const Node *factor)
+{
+	const Machine *mach = l->m->machine;
+	int64_t size = 4, rows = 1, dims[MAX_RANK], v;
+	bool known = true;
+	int i;
+
+	if (factor->code != O_READ || factor->type->dtype != DT_F32
+	 || !wide_constants(factor->in[0], MAX_STEPS) || !const_dims(factor->in[0], dims))
+		return false;
+	for (i = 0; i < rank_of(factor->in[0]); i++)
+		size = sat_mul(size, dims[i]);
+	for (i = 0; i + 1 < l->tensor->nin; i++)
+		if (!contains(factor, l->tensor->in[i])) {
+			known &= is_int(l->tensor->in[i]->in[0], &v);
+			rows = sat_mul(rows, likely_extent(l->m, l->tensor->in[i]->in[0]));
+		}
+	return size > mach->l1 && (double)rows <= (known ? rows_bound(mach) : MAX_LIKELY);
+}
+
+static Node *
+lowered_weights(Module *m, Node *red, void *ctx)
+{
+	Lowering *l = ctx;
+	Node *mul = red->in[red->nin - 1];
+	int i;
+
+	if (red->n != COMB_SUM || red->type->dtype != DT_F32 || mul->code != O_MUL)
+		return NULL;
+	for (i = 0; i < 2 && l->to != DT_F32; i++)
+		if (waits_for(l, mul->in[i])) {
+			l->lowered++;
+			return x_reduce(m, COMB_SUM, red->nin - 1, red->in,
+				x_mul(m, lowered_factor(l, mul->in[i]), mul->in[!i]));
+		}
+	l->kept += mul->in[0]->code == O_READ && mul->in[1]->code == O_READ
+		&& contraction_reuse(m->machine, l->tensor, red);
+	return NULL;
+}
+
 static Node *
 lowered_sum(Module *m, Node *red, void *ctx)
 {
@@ -100,6 +180,7 @@ lowered_sum(Module *m, Node *red, void *ctx)
 		return NULL;
 	a = lowered_factor(l, mul->in[0]);
 	b = a ? lowered_factor(l, mul->in[1]) : NULL;
+	l->lowered += b != NULL;
 	return b ? x_reduce(m, COMB_SUM, red->nin - 1, red->in, x_mul(m, a, b)) : NULL;
 }
 
@@ -108,15 +189,19 @@ lowered_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
 	Lowering *l = ctx;
 	Node *r;
+	bool units = m->machine->kind != M_CPU;
 
 	if (n->code != O_TENSOR || (l->tensor = rebuild_node(m, n, in, done))->code != O_TENSOR)
 		return NULL;
 	l->loc = n->loc;
-	r = replace_reductions(m, l->tensor, lowered_sum, l);
+	l->lowered = l->kept = 0;
+	r = replace_reductions(m, l->tensor, units ? lowered_sum : lowered_weights, l);
 	r->loc = n->loc;
-	if (r != l->tensor)
-		ledger_add(m, arena_printf(m->arena, "operands_%s", precision_names[m->precision]), "approx",
-			ldexp(1, -kinds[m->precision].bits), n->loc);
+	if (l->lowered)
+		ledger_add(m, arena_printf(m->arena, "%s_%s", units ? "operands" : "weights",
+			precision_names[m->precision]), "approx", ldexp(1, -kinds[m->precision].bits), n->loc);
+	if (l->kept)
+		ledger_add(m, "stays_f32", "exact", 0, n->loc);
 	return r;
 }
 

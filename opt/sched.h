@@ -240,6 +240,18 @@ typedef struct Tile {
 /* The tile's columns from n0 on for rows number mt * mr and on, of `extent` rows. */
 void tile_rows(Tile *, Region *, Node *mt, Node *extent);
 
+/* ---- panel.c --------------------------------------------------------------------------------- */
+
+/* A buffer in the thread's scratch memory. */
+Node *kb_scratch(KB *, Region *, const char *name, DType, int n, const int64_t *extent);
+/* A tensor without a definition, for what only the kernel knows. */
+Node *inner_tensor(Module *, const char *name, DType, int n, const int64_t *extent);
+/* Bytes of a panel of c->nr columns; red: how long the summed axes are at most, -1: not known, and
+ * then it is -1. */
+int64_t panel_bytes(const Contraction *, const int64_t *red);
+/* Copies the second factor's columns [n0, n0 + nr), of panel_bytes, and lets c read them there. */
+void copy_panel(KB *, Region *, Contraction *, Node *n0, const int64_t *red);
+
 /* ---- attend.c -------------------------------------------------------------------------------- */
 
 enum { MAX_ATTENTION = 16, MAX_COLUMNS = 512 };
