@@ -138,7 +138,7 @@ if_type(Build *b, Node *cond, int k, const Type *a, const Type *c)
 		unsupported(b,
 			"result %d has %d dimensions in one branch and %d in the other, and the"
 			" condition is known only at run time; fix what it depends on with --shape"
-			" or --freeze", k, a->rank, c->rank);
+			" or --freeze%s", k, a->rank, c->rank, inputs_named(b, b->in[0]));
 		return NULL;
 	}
 	for (i = 0; i < a->rank; i++)

@@ -73,7 +73,7 @@ tuple_length(Build *b, Node *at, int most, int rank)
 	if (!is_int(last, &k)) {
 		if (rank < 0) {
 			unsupported(b, "the last dimension of indices settles the result's rank and is known only at run time;"
-				" fix it with --shape");
+				" fix it with --shape%s", inputs_named(b, at));
 			return -1;
 		}
 		k = rank_of(at) - 1 + most - rank;

@@ -528,7 +528,7 @@ build_col2im(Build *b)
 	int n, nk, i;
 
 	if (!list_arg(b, b->in[1], "image_shape", &n, &image)
-		|| !list_arg(b, b->in[2], "block_shape", &nk, &block))
+		| !list_arg(b, b->in[2], "block_shape", &nk, &block))    /* both are told of */
 		return NULL;
 	if (rank_of(x) != 3 || n != nk || n + 2 > MAX_RANK)
 		return fail(b, "the operand has %d dimensions, the image %d, the block %d",

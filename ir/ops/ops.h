@@ -33,6 +33,8 @@ Node *string_map(Build *, const char *name, const char *args, DType result);
 int axis_attr(Build *, const char *name, int rank);
 
 /* shape.c */
+/* " of 'NAME', 'NAME'": the model's inputs that t depends on, for advice; "" if it has none. */
+const char *inputs_named(Build *, Node *t);
 /* The elements of a list operand as index expressions; false after an error was reported. */
 bool list_arg(Build *, Node *t, const char *what, int *n, Node ***e);
 /* Those of a list that must have n elements. */

@@ -66,6 +66,23 @@ scalar_arg(Module *m, Node *t)
 	return x_read(m, t, zero);
 }
 
+const char *
+inputs_named(Build *b, Node *t)
+{
+	Module *m = b->m;
+	const char *text = "";
+	int n, i, k;
+	Node **list = topo(&t, 1, true, &n);
+
+	for (k = 0; k < m->main->nparams; k++)
+		for (i = 0; i < n; i++)
+			if (list[i] == m->main->params[k])
+				text = arena_printf(m->arena, "%s%s '%s'", text, *text ? "," : " of",
+					list[i]->name);
+	free(list);
+	return text;
+}
+
 bool
 list_arg(Build *b, Node *t, const char *what, int *n, Node ***e)
 {
@@ -75,8 +92,8 @@ list_arg(Build *b, Node *t, const char *what, int *n, Node ***e)
 	}
 	if (index_elems(b->m, t, n, e))
 		return true;
-	unsupported(b, "the length of %s is known only at run time; fix it with --shape or --freeze",
-		what);
+	unsupported(b, "the length of %s is known only at run time; fix it with --shape or --freeze%s",
+		what, inputs_named(b, t));
 	return false;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The official tests with less declared (rewrite.py): what passes as it is passes so too. Those whose rank only
-# data settle are listed in rewritten.refused (mode, test) and refused with the option that settles it.
+# data settle are listed in rewritten.refused (mode, test) and refused with the option that settles it, which
+# then does (advice.py).
 # A fixed tenth, or with MODE=all the whole.
 set -u
 . tests/cases
@@ -34,6 +35,10 @@ for how in undeclared symbolic free; do
 		$(tail -n 1 "$top/result")
 	END
 	[ "$good" -gt 0 ] || bad=$((bad + 1))
+	if [ -s "$top/refused" ]; then
+		$py tests/backend/advice.py "$tcc" $(awk -v all="${MODE-tenth}" 'all == "all" || NR % 5 == 1' "$top/refused") ||
+			bad=$((bad + 1))
+	fi
 	passed=$((passed + good)) failed=$((failed + bad))
 done
 echo "$passed passed, $failed failed, 0 skipped"
