@@ -125,10 +125,10 @@ static void put_kernels(Job *job, FILE *o)
 /* Names of the images that the Makefile of src.c builds. */
 static int image_names(Job *job, int device, const char *names[2])
 {
-	names[0] = job->machine->name;
+	names[0] = job->machine->arch;
 	if (device != TCC_IMAGE_CUDA)
 		return 1;
-	names[1] = arena_printf(job->m->arena, "compute_%s", job->machine->name + 3);
+	names[1] = arena_printf(job->m->arena, "compute_%s", job->machine->arch + 3);
 	return 2;
 }
 

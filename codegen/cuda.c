@@ -157,7 +157,7 @@ static int failed(Job *job, const char *what, const char *log)
 
 static const char *ptx_name(Job *job)
 {
-	return arena_printf(job->m->arena, "compute_%s", job->machine->name + 3);
+	return arena_printf(job->m->arena, "compute_%s", job->machine->arch + 3);
 }
 
 /* Adds the images that lie in the folder. */
@@ -168,7 +168,7 @@ static int take_images(Job *job, const Work *w)
 	int code = cubin && ptx ? X_OK : failed(job, "the CUDA compiler wrote no image", NULL);
 
 	if (code == X_OK) {
-		job_part(job, PART_IMAGE, job->machine->name, cubin, nc);
+		job_part(job, PART_IMAGE, job->machine->arch, cubin, nc);
 		job_part(job, PART_IMAGE, ptx_name(job), ptx, strlen(ptx) + 1);
 	}
 	free(cubin);
@@ -209,7 +209,7 @@ static int with_nvrtc(Job *job, const Work *w)
 	int fd = worker_file();
 	/* with no limit ptxas spills a register or two to run more blocks at once */
 	const char *args[] = { arena_printf(m->arena, "/proc/self/fd/%d", fd), w->dir,
-		arena_printf(m->arena, "--gpu-architecture=%s", job->machine->name), "--fmad=false",
+		arena_printf(m->arena, "--gpu-architecture=%s", job->machine->arch), "--fmad=false",
 		"--std=c++17", "--maxrregcount=255", "--ptxas-options=-v", "--" };
 	Command c = { .what = "the CUDA target", .quiet = true };
 	Paths p = { 0 };
@@ -239,7 +239,7 @@ static int with_nvrtc(Job *job, const Work *w)
 
 static void nvcc_command(Job *job, const Work *w, Command *c, const char *what, const char *out)
 {
-	const char *args[] = { "nvcc", what, arena_printf(job->m->arena, "-arch=%s", job->machine->name),
+	const char *args[] = { "nvcc", what, arena_printf(job->m->arena, "-arch=%s", job->machine->arch),
 		"--fmad=false", "-std=c++17", "--maxrregcount=255", "-Xptxas", "-v", work_path(w, "kernels.cu"), "-o",
 		work_path(w, out) };
 

@@ -70,7 +70,7 @@ static int compile(Job *job, const Work *w)
 	Command c = { .what = "the HIP target" };
 	const char *args[] = { clang_name(), "-x", "hip", "-std=c++17", "--cuda-device-only",
 		"--no-gpu-bundle-output", "-O3", "-ffp-contract=off", "-mcode-object-version=5",
-		arena_printf(job->m->arena, "--offload-arch=%s", job->machine->name), "-nogpulib",
+		arena_printf(job->m->arena, "--offload-arch=%s", job->machine->arch), "-nogpulib",
 		"-nogpuinc", "-fuse-cuid=none", "-w", work_path(w, "kernels.hip"), "-o", work_path(w, "kernels.co") };
 	char *image = NULL;
 	size_t size = 0;
@@ -80,7 +80,7 @@ static int compile(Job *job, const Work *w)
 	int code = commands_run(w, &c, 1, 1);
 	commands_free(&c, 1);
 	if (code == X_OK && (image = file_read(work_path(w, "kernels.co"), &size))) {
-		job_part(job, PART_IMAGE, job->machine->name, image, size);
+		job_part(job, PART_IMAGE, job->machine->arch, image, size);
 		notes(job, w, work_path(w, "kernels.co"));
 	}
 	free(image);

@@ -52,7 +52,7 @@ static int compile(Job *job, const Work *w)
 	commands_free(&c, 1);
 	char *image = code ? NULL : file_read(object, &size);
 	if (image)
-		job_part(job, PART_IMAGE, job->machine->name, image, size);
+		job_part(job, PART_IMAGE, job->machine->arch, image, size);
 	free(image);
 	return code;
 }

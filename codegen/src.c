@@ -203,7 +203,7 @@ static const char *program_name(const Job *job)
 static void put_makefile(Folder *f, const char *objects, const char *sim)
 {
 	const Machine *t = f->job->machine;
-	const char *name = program_name(f->job), *arch = t->name;
+	const char *name = program_name(f->job), *arch = t->arch;
 	char *text = NULL;
 	size_t size;
 	FILE *o = open_memstream(&text, &size);

@@ -22,7 +22,6 @@ const double
 
 static const double
 	dram_share = 0.88,     /* of the bandwidth that a copy reaches */
-	l2_bytes = 48,         /* a clock and unit: 5120 a clock of the A100's 108 units */
 	issues = 4,            /* instructions of warps a clock and unit */
 	special_lanes = 16,    /* a clock and unit */
 	sync_share = 0.88,     /* of a matrix unit's peak, by instructions of warps */
@@ -96,7 +95,7 @@ phase_clocks(const Machine *t, int warps, const Phase *p, double per, double all
 	double part = least(1, per * warps / PARTS), hz = t->ghz * 1e9, most = 0;
 	double of[N_RESOURCES] = {
 		[R_DRAM] = all * p->dram / (dram_share * t->gbs * 1e9 / hz),
-		[R_L2] = per * p->l2 / l2_bytes,
+		[R_L2] = per * p->l2 / t->l2_clk,
 		[R_MATRIX] = per * p->matrix / part,
 		[R_FP32] = per * p->plain * t->warp * 2 / t->fp32_clk / part,
 		[R_SPECIAL] = per * p->special * t->warp / special_lanes / part,

@@ -12,16 +12,19 @@ static const Machine rows[] = {
 	{.name = n, .base = b, .kind = M_CPU, .triple = t, .cpu = c, .features = f, .has = h, \
 	.vector_bits = bits, .vector_regs = regs, .fma_ports = ports, .fma_latency = lat, .l1 = KB(l1_), \
 	.l2 = KB(l2_), .l3 = KB(l3_), .line = ln, .cores = nc, .ghz = g, .gbs = bw, .warp = 1},
-#define CUDA(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, i8) \
-	{.name = n, .base = b, .kind = M_CUDA, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
+#define CUDA(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, i8, l2c) \
+	{.name = n, .base = b, .kind = M_CUDA, .arch = n, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
 	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
-	.fp32_clk = f32, .fp16_clk = f16, .i8_clk = i8, .warp = 32, .regs_unit = 65536, .threads_block = 1024, \
+	.fp32_clk = f32, .fp16_clk = f16, .i8_clk = i8, .l2_clk = l2c, .warp = 32, .regs_unit = 65536, .threads_block = 1024, \
 	.regs_thread = 255, .line = 128},
-#define HIP(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, i8, w, r) \
-	{.name = n, .base = b, .kind = M_HIP, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
+#define HIP(n, b, c, u, g, bw, l2_, su, sb, thr, blk, f32, f16, i8, l2c, w, r) \
+	{.name = n, .base = b, .kind = M_HIP, .arch = n, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
 	.smem_unit = KB(su), .smem_block = KB(sb), .threads_unit = thr, .blocks_unit = blk, \
-	.fp32_clk = f32, .fp16_clk = f16, .i8_clk = i8, .warp = w, .regs_unit = r, .threads_block = 1024, \
+	.fp32_clk = f32, .fp16_clk = f16, .i8_clk = i8, .l2_clk = l2c, .warp = w, .regs_unit = r, .threads_block = 1024, \
 	.regs_thread = 256, .line = 128},
+#define GPU(n, b, k, c, u, g, bw, l2_, f16, i8) \
+	{.name = n, .base = b, .kind = k, .arch = b, .cc = c, .units = u, .ghz = g, .gbs = bw, .l2 = KB(l2_), \
+	.fp16_clk = f16, .i8_clk = i8, .threads_block = 1024, .regs_thread = k == M_CUDA ? 255 : 256},
 /* C is for some CPU with vectors: what compilers make of loops over eight floats pays everywhere */
 #define OTHER(n, k) {.name = n, .kind = k, .warp = 1, .vector_bits = 256, .vector_regs = 16, \
 	.fma_ports = 1, .fma_latency = 4, .l1 = 32 << 10, .l2 = 512 << 10, .l3 = 1 << 20, .line = 64, \
@@ -31,6 +34,7 @@ static const Machine rows[] = {
 #undef CPU
 #undef CPUS
 #undef CUDA
+#undef GPU
 #undef HIP
 #undef OTHER
 };
@@ -39,6 +43,7 @@ enum { NROWS = sizeof rows / sizeof *rows };
 static const struct { const char *base, *names; } further[] = {
 #define CPU(...)
 #define CUDA(...)
+#define GPU(...)
 #define HIP(...)
 #define OTHER(...)
 #define CPUS(b, n) {b, n},
@@ -90,7 +95,7 @@ inherit(Module *m, const Machine *r)
 	FILL(vector_bits); FILL(vector_regs); FILL(fma_ports); FILL(fma_latency);
 	FILL(l1); FILL(l2); FILL(l3); FILL(line); FILL(cores); FILL(ghz); FILL(gbs);
 	FILL(warp); FILL(units); FILL(smem_unit); FILL(smem_block); FILL(regs_unit);
-	FILL(threads_unit); FILL(blocks_unit); FILL(fp32_clk); FILL(fp16_clk); FILL(i8_clk);
+	FILL(threads_unit); FILL(blocks_unit); FILL(fp32_clk); FILL(fp16_clk); FILL(i8_clk); FILL(l2_clk);
 #undef FILL
 	t->has = join(m, b->has, t->has);
 	return t;

@@ -25,6 +25,7 @@ struct Machine {
 	int cores;             /* assumed, for splitting work */
 	double ghz, gbs;       /* gbs: memory bandwidth, one core of a CPU, the whole of a GPU */
 	/* GPU */
+	const char *arch;      /* what its compilers call it */
 	int cc;                /* 80 for sm_80; gfx: the digits as hexadecimal, 0x942 */
 	int warp;              /* threads that run together */
 	int units;             /* multiprocessors, compute units */
@@ -33,6 +34,7 @@ struct Machine {
 	int threads_unit, blocks_unit, threads_block, regs_thread;
 	/* operations a cycle and unit: plain units; matrix units, with accumulators of f32 and of i32 */
 	int fp32_clk, fp16_clk, i8_clk;
+	int l2_clk;            /* bytes of the second cache a cycle and unit */
 };
 
 /* Row i with all that it inherits, in the module's arena; NULL past the last. */

@@ -139,8 +139,17 @@ place_of(Tiles *q, Part *p, Node *unit, Node **row, Node **byte)
 	Node *per = x_idx(m, p->bytes / p->unit);
 
 	if (p->loose && unit_stride(q, p, p->s->n ? p->s->axes[p->s->n - 1] : NULL) && p->s->deep) {
-		*row = x_mod(m, unit, x_idx(m, p->rows));        /* threads go along memory */
-		*byte = x_muli(m, x_fdiv(m, unit, x_idx(m, p->rows)), p->unit);
+		/* threads go along memory, 16 elements at least, and along a piece: of 64 threads 8 x 4 words lie in
+		 * all banks, twice */
+		int along = 16, words = 4, near = q->kb->s->mach->warp == 64 ? 8 : 16;
+		if (p->rows % along || p->bytes % 16 || p->unit != 4)
+			along = near = p->rows, words = 1;
+		Node *rest = x_fdiv(m, unit, x_idx(m, along * words)), *more = x_idx(m, p->rows / along);
+		Node *in = x_mod(m, unit, x_idx(m, along * words)), *word;
+		word = x_mod(m, x_fdiv(m, in, x_idx(m, near)), x_idx(m, words));
+		*row = x_add(m, x_mod(m, in, x_idx(m, near)), x_muli(m, x_fdiv(m, in, x_idx(m, near * words)), near));
+		*row = x_add(m, *row, x_muli(m, x_mod(m, rest, more), along));
+		*byte = x_muli(m, x_add(m, word, x_muli(m, x_fdiv(m, rest, more), words)), p->unit);
 		return;
 	}
 	*row = x_fdiv(m, unit, per);

@@ -22,6 +22,7 @@ typedef struct Product {
 } Product;
 
 double tile_us(const Product *, const MmaTile *);   /* without the launch */
+double tile_cost(const Product *, const MmaTile *); /* what tiles are chosen by: it, and what it hides */
 /* The fastest; bk is least_bk times a power of two, deepest at most. False: none fits. */
 bool pick_tile(const Product *, int least_bk, int deepest, MmaTile *);
 
