@@ -459,7 +459,7 @@ static void cpu_fold(FILE *o, const char *comb, const char *t, const char *both)
 		"}\n", t, comb, t, t, t, t, both);
 }
 
-/* Threads of a block, a power of two or a multiple of the warp: by shuffles within a warp, then
+/* Threads of a block, a power of two (so many lanes apart) or a multiple of the warp: by shuffles within a warp, then
  * over the warps in order, so that every thread gets the same bits. */
 static void gpu_fold(FILE *o, const char *comb, DType d, const char *both)
 {
@@ -467,11 +467,11 @@ static void gpu_fold(FILE *o, const char *comb, DType d, const char *both)
 	bool flt = dt_float(d), wide = dtypes[d].bits == 64;
 	const char *s = flt ? t : wide ? "i64" : "i32";
 
-	fprintf(o, "TCC_SYNC_FN %s tcc_fold_%s_%s(%s *part, %s v, i32 block)\n"
+	fprintf(o, "TCC_SYNC_FN %s tcc_fold_%s_%s(%s *part, %s v, i32 block, i32 apart)\n"
 		"{\n"
 		"	TCC_UNROLL\n"
 		"	for (i32 m = (block < tcc_warp ? block : tcc_warp) / 2; m > 0; m /= 2) {\n"
-		"		const %s w = (%s)tcc_shfl_xor_%s(v, m);\n"
+		"		const %s w = (%s)tcc_shfl_xor_%s(v, m * apart);\n"
 		"		v = %s;\n"
 		"	}\n"
 		"	if (block > tcc_warp) {\n"

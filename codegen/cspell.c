@@ -536,10 +536,10 @@ static int64_t fold_width(const Node *buf)
 }
 
 /* Shuffles need whole warps, and then all of the block's, or part of one, of a power of two. */
-static bool foldable(CFn *c, const Node *buf)
+static bool foldable(CFn *c, const Node *buf, int64_t apart)
 {
 	int64_t n = fold_width(buf), warp = cfile_warp(c->f);
-	return n > 0 && n <= warp ? (n & (n - 1)) == 0 : n % warp == 0 && c->k && n == c->k->block;
+	return n > 0 && n * apart <= warp ? (n & (n - 1)) == 0 : apart == 1 && n % warp == 0 && c->k && n == c->k->block;
 }
 
 /* Operands: buffer, axis, indices; the last of these may be the axis itself. */
@@ -550,7 +550,7 @@ static void fold(CFn *c, Node *n)
 	const char *name = map_get(&c->names, buf);
 	char fn[32];
 
-	if (c->f->gpu && !foldable(c, buf))
+	if (c->f->gpu && !foldable(c, buf, n->num.i))
 		cfile_error(c->f, "a fold over threads that are no whole warps");
 	snprintf(fn, sizeof fn, "fold_%s", comb_names[n->n]);
 	fprintf(c->o, "%s(", c_help(c->f, fn, buf->type->dtype));
@@ -566,7 +566,7 @@ static void fold(CFn *c, Node *n)
 	}
 	fputs(", ", c->o);
 	if (c->f->gpu)
-		fprintf(c->o, "%lld", (long long)fold_width(buf));
+		fprintf(c->o, "%lld, %lld", (long long)fold_width(buf), (long long)n->num.i);
 	else
 		cx(c, buf->in[buf->nin - 1], P_COND);
 	fputc(')', c->o);

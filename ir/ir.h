@@ -618,5 +618,7 @@ Node *l_break(Module *, Region *, Node *cond);
 Node *l_call(Module *, Region *, const char *name, int n, Node *const *args);
 /* an expression, see core.def */
 Node *l_fold(Module *, Comb, Node *buffer, Node *axis, int n, Node *const *idx);
+/* The same on a GPU, where a group's threads are every step'th of a warp: a power of two. */
+Node *l_fold_apart(Module *, Comb, Node *buffer, Node *axis, int step, int n, Node *const *idx);
 
 #endif

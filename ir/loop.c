@@ -206,6 +206,12 @@ l_break(Module *m, Region *r, Node *cond)
 Node *
 l_fold(Module *m, Comb c, Node *buffer, Node *axis, int n, Node *const *idx)
 {
+	return l_fold_apart(m, c, buffer, axis, 1, n, idx);
+}
+
+Node *
+l_fold_apart(Module *m, Comb c, Node *buffer, Node *axis, int step, int n, Node *const *idx)
+{
 	Node *in[MAX_RANK + 2], t;
 
 	in[0] = buffer;
@@ -213,7 +219,7 @@ l_fold(Module *m, Comb c, Node *buffer, Node *axis, int n, Node *const *idx)
 	if (n)
 		memcpy(in + 2, idx, sizeof *idx * (size_t)n);
 	t = (Node){.op = core_op(O_FOLD), .type = ty_scalar(m, buffer->type->dtype), .nin = n + 2,
-		.in = in, .n = c};
+		.in = in, .n = c, .num.i = step};
 	type_range(buffer->type->dtype, &t);
 	return node_make(m, t);
 }

@@ -262,10 +262,13 @@ static Node *fold(P *p)
 	ps_want(p, "]");
 	ps_want(p, "(");
 	in.at[1] = x_axis(p->m, ps_index_expr(p));
+	int64_t step = ps_eat(p, "by") ? ps_integer(p) : 1;
+	if (step < 1 || step > 32 || (step & (step - 1)))
+		ps_bad(p, "threads of a fold are a power of two apart");
 	ps_want(p, ")");
 	if (in.n - 1 != b->nin)
 		ps_bad(p, "%d indices are expected", b->nin);
-	return ps_raw(p, O_FOLD, ty_scalar(p->m, b->type->dtype), in.n, in.at, c);
+	return l_fold_apart(p->m, c, b, in.at[1], (int)step, in.n - 2, in.at + 2);
 }
 
 /* %x[i, j] of a tensor or a buffer */

@@ -394,6 +394,8 @@ void pr_expr(P *p, Node *e, int prec)
 		}
 		fputs("*](", p->f);
 		pr_expr(p, e->in[1]->in[0], 0);
+		if (e->num.i > 1)
+			fprintf(p->f, " by %lld", (long long)e->num.i);
 		fputc(')', p->f);
 		break;
 	case O_REDUCE: reduce(p, e); break;

@@ -15,7 +15,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "sched.h"
+#include "attend_form.h"
 
 enum {
 	T = 4, GROUP = 8, STEP = GROUP * T,   /* threads of the same rows; keys or columns of theirs */
@@ -32,21 +32,14 @@ typedef struct Cut {
 	bool resident;         /* all of the queries' depth is in shared memory */
 } Cut;
 
-typedef struct Flash {
-	KB *kb;
-	Module *m;
-	Frame f;
-	Attention a;
+typedef struct Simt {
+	Flash o;
 	Cut cut;
-	DType type;
-	bool leave;            /* the scores are read by others */
-	Node *row, *column;    /* axes of the result */
-	Map out, score;        /* the other axes of result and score -> their values */
 	Node *tx, *ty;         /* the thread's place along keys and columns, along rows */
-	Node *q0, *k0, *n;     /* the block's first row and key; keys in all */
+	Node *q0, *k0;         /* the block's first row and key */
 	Node *queries, *keys, *values, *exps;   /* shared: [depth][rows], [depth][keys], ... */
 	Node *s, *sums, *max, *sum, *rise, *part;   /* registers */
-} Flash;
+} Simt;
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
 
@@ -88,61 +81,54 @@ attention_fits_gpu(const Attention *a)
 /* ---- loops ----------------------------------------------------------------------------------- */
 
 static Node *
-private(Flash *f, const char *name, int n, int x, int y, int z)
+private(Simt *f, const char *name, int n, int x, int y, int z)
 {
-	Node *ext[3] = {x_idx(f->m, x), x_idx(f->m, y), x_idx(f->m, z)};
+	Node *ext[3] = {x_idx(f->o.m, x), x_idx(f->o.m, y), x_idx(f->o.m, z)};
 
-	return l_alloc(f->m, f->f.thread, l_buffer(f->m, name, f->type, SP_REG, n, ext + 3 - n));
+	return l_alloc(f->o.m, f->o.f.thread, l_buffer(f->o.m, name, f->o.type, SP_REG, n, ext + 3 - n));
 }
 
 static Node *
-shared(Flash *f, const char *name, int64_t n, int64_t width)
+shared(Simt *f, const char *name, int64_t n, int64_t width)
 {
-	return gpu_shared(f->kb, &f->f, name, f->type, 2,
-		(Node *[]){x_idx(f->m, n), x_idx(f->m, width)});
+	return gpu_shared(f->o.kb, &f->o.f, name, f->o.type, 2,
+		(Node *[]){x_idx(f->o.m, n), x_idx(f->o.m, width)});
 }
 
 static Region *
-loop(Flash *f, Region *r, ForKind kind, Node *extent, Node **axis)
+loop(Simt *f, Region *r, ForKind kind, Node *extent, Node **axis)
 {
-	Region *in = region_new(f->m, NULL);
+	Region *in = region_new(f->o.m, NULL);
 
-	*axis = x_axis(f->m, extent);
-	l_for(f->m, r, kind, *axis, in);
+	*axis = x_axis(f->o.m, extent);
+	l_for(f->o.m, r, kind, *axis, in);
 	return in;
 }
 
 static Region *
-unroll(Flash *f, Region *r, int n, Node **axis)
+unroll(Simt *f, Region *r, int n, Node **axis)
 {
-	return loop(f, r, F_UNROLL, x_idx(f->m, n), axis);
+	return loop(f, r, F_UNROLL, x_idx(f->o.m, n), axis);
 }
 
 static Node *
-row_at(Flash *f, Node *i)
+row_at(Simt *f, Node *i)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 
 	return x_add(m, f->q0, x_add(m, x_muli(m, f->ty, T), i));
 }
 
-/* Within the extent: the last element stands for those past it. */
 static Node *
-clamp(Module *m, Node *i, Node *extent)
+at1(Simt *f, Node *buffer, Node *i)
 {
-	return x_min(m, i, x_addi(m, extent, -1));
-}
-
-static Node *
-at1(Flash *f, Node *buffer, Node *i)
-{
-	return l_load(f->m, buffer, 1, &i);
+	return l_load(f->o.m, buffer, 1, &i);
 }
 
 static void
-set1(Flash *f, Region *r, Node *buffer, Node *i, Node *v)
+set1(Simt *f, Region *r, Node *buffer, Node *i, Node *v)
 {
-	l_store(f->m, r, buffer, 1, &i, v);
+	l_store(f->o.m, r, buffer, 1, &i, v);
 }
 
 /* ---- bringing -------------------------------------------------------------------------------- */
@@ -157,22 +143,22 @@ typedef struct Bring {
 
 /* Elements that travel together along the axis. */
 static int
-lanes_along(Flash *f, const Bring *b, Node *axis)
+lanes_along(Simt *f, const Bring *b, Node *axis)
 {
 	int w = vector_of(dtypes[storage_type(dtype_of(b->read->in[0]))].bits / 8);
-	Node *addr = kb_address(f->kb, b->read->in[0], b->read->in + 1), *e = b->e;
+	Node *addr = kb_address(f->o.kb, b->read->in[0], b->read->in + 1), *e = b->e;
 
 	while (e->code == O_CAST)
 		e = e->in[0];
-	return e == b->read && !is_packed(f->kb->s, b->read->in[0]) && in_vectors(f->m, addr, axis, w)
+	return e == b->read && !is_packed(f->o.kb->s, b->read->in[0]) && in_vectors(f->o.m, addr, axis, w)
 		? w : 1;
 }
 
 static void
-bring(Flash *f, Region *r, const Bring *b)
+bring(Simt *f, Region *r, const Bring *b)
 {
-	Module *m = f->m;
-	Node *stride = elem_stride(f->kb, b->read, b->deep), *j, *v, *unit, *k, *x, *e, *own, *d, *vk, *vx;
+	Module *m = f->o.m;
+	Node *stride = elem_stride(f->o.kb, b->read, b->deep), *j, *v, *unit, *k, *x, *e, *own, *d, *vk, *vx;
 	bool deep = stride && is_intv(stride, 1);
 	int w = lanes_along(f, b, deep ? b->deep : b->own), vectors = b->depth * b->width / w,
 		count = (vectors + THREADS - 1) / THREADS;
@@ -180,83 +166,70 @@ bring(Flash *f, Region *r, const Bring *b)
 	Region *in = unroll(f, r, count, &j), *rv = region_new(m, NULL);
 
 	v = x_axis(m, x_idx(m, w));
-	unit = x_add(m, x_muli(m, j, THREADS), f->f.tid);
+	unit = x_add(m, x_muli(m, j, THREADS), f->o.f.tid);
 	k = deep ? x_muli(m, x_mod(m, unit, per), w) : x_fdiv(m, unit, per);
 	x = deep ? x_fdiv(m, unit, per) : x_muli(m, x_mod(m, unit, per), w);
 	own = l_let(m, in, w > 1 && !deep
 		? x_min(m, x_add(m, b->o0, x), x_addi(m, b->own->in[0], -w))
-		: clamp(m, x_add(m, b->o0, x), b->own->in[0]));
+		: flash_clamp(m, x_add(m, b->o0, x), b->own->in[0]));
 	d = x_add(m, b->d0, k);
 	vk = deep && w > 1 ? v : x_idx(m, 0), vx = !deep && w > 1 ? v : x_idx(m, 0);
 	e = subst1(m, subst1(m, b->e, b->own, x_add(m, own, vx)), b->deep, x_add(m, d, vk));
 	e = x_select(m, x_lt(m, d, b->deep->in[0]), e, x_int(m, e->type->dtype, 0));
 	l_store(m, w > 1 ? rv : in, b->tile, 2,
 		(Node *[]){x_add(m, b->t0, x_add(m, k, vk)), x_add(m, x, vx)},
-		kb_emit(f->kb, w > 1 ? rv : in, e));
+		kb_emit(f->o.kb, w > 1 ? rv : in, e));
 	if (w > 1)
 		l_for(m, in, F_VECTOR, v, rv);
 }
 
-/* The factor with one summed axis, of all depth, in place of its own. */
+/* A factor of the scores, over the result's axes, with one summed axis in place of its own. */
 static Node *
-flatten(Flash *f, const Contraction *c, Node *e, Node *deep)
+flatten(Simt *f, Node *e, Node *deep)
 {
 	Map map = {0};
 
-	digits(f->m, &map, c->nred, c->red, deep);
-	e = subst(f->m, e, &map, false);
+	digits(f->o.m, &map, f->o.a.qk.nred, f->o.a.qk.red, deep);
+	e = flash_of_score(&f->o, subst(f->o.m, e, &map, false));
 	map_free(&map);
 	return e;
 }
 
-static Bring
-score_factor(Flash *f, Node *e, Node *read, Node *own)
-{
-	Module *m = f->m;
-	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = own, .depth = DEPTH};
-
-	b.e = flatten(f, &f->a.qk, subst(m, e, &f->score, false), b.deep);
-	b.read = flatten(f, &f->a.qk, subst(m, read, &f->score, false), b.deep);
-	return b;
-}
-
 static void
-bring_queries(Flash *f, Region *r, Node *d0, Node *t0)
+bring_queries(Simt *f, Region *r, Node *d0, Node *t0)
 {
-	Bring b = score_factor(f, f->a.qk.ea, f->a.qk.a, f->a.score->in[f->a.row]);
+	Module *m = f->o.m;
+	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = x_axis(m, f->o.extent), .depth = DEPTH,
+		.d0 = d0, .o0 = f->q0, .tile = f->queries, .t0 = t0, .width = ROWS};
 
-	b.d0 = d0, b.o0 = f->q0;
-	b.tile = f->queries, b.t0 = t0;
-	b.width = ROWS;
+	b.e = flash_at(&f->o, flatten(f, f->o.a.qk.ea, b.deep), b.own, NULL, NULL);
+	b.read = flash_at(&f->o, flatten(f, f->o.a.qk.a, b.deep), b.own, NULL, NULL);
 	bring(f, r, &b);
 }
 
 /* Keys in the order in which the softmax reads their scores. */
 static void
-bring_keys(Flash *f, Region *r, Node *d0)
+bring_keys(Simt *f, Region *r, Node *d0)
 {
-	Module *m = f->m;
-	Node *n = f->a.score->in[f->a.nouter];
-	Bring b = score_factor(f, subst1(m, f->a.qk.eb, n, f->a.at),
-		subst1(m, f->a.qk.b, n, f->a.at), f->a.key);
+	Module *m = f->o.m;
+	Node *n = f->o.a.score->in[f->o.a.nouter];
+	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = f->o.a.key, .depth = DEPTH, .d0 = d0,
+		.o0 = f->k0, .tile = f->keys, .t0 = x_idx(m, 0), .width = f->cut.keys * STEP};
 
-	b.e = subst(m, b.e, &f->out, false);
-	b.read = subst(m, b.read, &f->out, false);
-	b.d0 = d0, b.o0 = f->k0;
-	b.tile = f->keys, b.t0 = x_idx(m, 0);
-	b.width = f->cut.keys * STEP;
+	b.e = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.eb, n, f->o.a.at), b.deep), NULL, NULL, NULL);
+	b.read = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.b, n, f->o.a.at), b.deep), NULL, NULL, NULL);
 	bring(f, r, &b);
 }
 
 static void
-bring_values(Flash *f, Region *r, Node *d0)
+bring_values(Simt *f, Region *r, Node *d0)
 {
-	Module *m = f->m;
-	Bring b = {.deep = f->a.key, .own = f->column, .depth = DEPTH, .d0 = x_add(m, f->k0, d0),
+	Module *m = f->o.m;
+	Bring b = {.deep = f->o.a.key, .own = f->o.column, .depth = DEPTH, .d0 = x_add(m, f->k0, d0),
 		.o0 = x_idx(m, 0), .tile = f->values, .t0 = x_idx(m, 0)};
 
-	b.e = subst(m, f->a.pv.eb, &f->out, false);
-	b.read = subst(m, f->a.pv.b, &f->out, false);
+	b.e = subst(m, f->o.a.pv.eb, &f->o.out, false);
+	b.read = subst(m, f->o.a.pv.b, &f->o.out, false);
 	b.width = f->cut.columns * STEP;
 	bring(f, r, &b);
 }
@@ -264,11 +237,11 @@ bring_values(Flash *f, Region *r, Node *d0)
 /* ---- products -------------------------------------------------------------------------------- */
 
 static Node *
-fragment(Flash *f, Region *r, Node *tile, Node *depth, Node *first)
+fragment(Simt *f, Region *r, Node *tile, Node *depth, Node *first)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *n = x_idx(m, T), *v = x_axis(m, n),
-		*b = l_alloc(m, r, l_buffer(m, "f", f->type, SP_REG, 1, &n));
+		*b = l_alloc(m, r, l_buffer(m, "f", f->o.type, SP_REG, 1, &n));
 	Region *rv = region_new(m, NULL);
 
 	l_store(m, rv, b, 1, &v, l_load(m, tile, 2, (Node *[]){depth, x_add(m, first, v)}));
@@ -278,24 +251,24 @@ fragment(Flash *f, Region *r, Node *tile, Node *depth, Node *first)
 
 /* The thread's first key or column of STEP number n. */
 static Node *
-first_of(Flash *f, Node *n)
+first_of(Simt *f, Node *n)
 {
-	return x_add(f->m, x_muli(f->m, n, STEP), x_muli(f->m, f->tx, T));
+	return x_add(f->o.m, x_muli(f->o.m, n, STEP), x_muli(f->o.m, f->tx, T));
 }
 
 /* Loops over the thread's T x T elements of each of `steps`. */
 static Region *
-elements(Flash *f, Region *r, int steps, Node **at)
+elements(Simt *f, Region *r, int steps, Node **at)
 {
 	return unroll(f, unroll(f, unroll(f, r, steps, &at[0]), T, &at[1]), T, &at[2]);
 }
 
 /* acc[n][i][j] += a[i] * b[n][j] at one depth; rows: where a's T are, tile: b. */
 static void
-multiply(Flash *f, Region *r, const Contraction *c, Node *acc, int steps, Node *a, Node *tile,
+multiply(Simt *f, Region *r, const Contraction *c, Node *acc, int steps, Node *a, Node *tile,
 	Node *depth)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *at[3], *b;
 
 	r = unroll(f, r, steps, &at[0]);
@@ -306,13 +279,13 @@ multiply(Flash *f, Region *r, const Contraction *c, Node *acc, int steps, Node *
 }
 
 static void
-block_scores(Flash *f, Region *r)
+block_scores(Simt *f, Region *r)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *step, *kk, *a, *first, *at[3];
 	Region *in = elements(f, r, f->cut.keys, at), *each;
 
-	l_store(m, in, f->s, 3, at, x_int(m, f->type, 0));
+	l_store(m, in, f->s, 3, at, x_int(m, f->o.type, 0));
 	in = loop(f, r, F_SERIAL, x_idx(m, (f->cut.depth + DEPTH - 1) / DEPTH), &step);
 	first = x_muli(m, step, DEPTH);
 	if (!f->cut.resident)
@@ -322,24 +295,24 @@ block_scores(Flash *f, Region *r)
 	each = unroll(f, in, DEPTH, &kk);
 	a = fragment(f, each, f->queries, f->cut.resident ? x_add(m, first, kk) : kk,
 		x_muli(m, f->ty, T));
-	multiply(f, each, &f->a.qk, f->s, f->cut.keys, a, f->keys, kk);
+	multiply(f, each, &f->o.a.qk, f->s, f->cut.keys, a, f->keys, kk);
 	l_barrier(m, in);
 }
 
 /* Where the exponentials of the thread's rows lie at a key of the block. */
 static Node *
-turned(Flash *f, Node *key)
+turned(Simt *f, Node *key)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *group = x_add(m, f->ty, x_fdiv(m, key, x_idx(m, T)));
 
 	return x_muli(m, x_mod(m, group, x_idx(m, ROWS / T)), T);
 }
 
 static void
-block_values(Flash *f, Region *r)
+block_values(Simt *f, Region *r)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *step, *kk, *a, *at[3], *first;
 	Region *in = elements(f, r, f->cut.columns, at), *each;
 
@@ -350,83 +323,29 @@ block_values(Flash *f, Region *r)
 	l_barrier(m, in);
 	each = unroll(f, in, DEPTH, &kk);
 	a = fragment(f, each, f->exps, x_add(m, first, kk), turned(f, x_add(m, first, kk)));
-	multiply(f, each, &f->a.pv, f->sums, f->cut.columns, a, f->values, kk);
+	multiply(f, each, &f->o.a.pv, f->sums, f->cut.columns, a, f->values, kk);
 	l_barrier(m, in);
 }
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-/* A score from the sum of products in s, over the row's and keys' axes of the result. */
-static Node *
-score_at(Flash *f, Node *const *at)
-{
-	Module *m = f->m;
-	const Attention *a = &f->a;
-	Node *e = subst1(m, a->score->in[a->score->nin - 1], a->qk.reduce,
-		l_load(m, f->s, 3, at));
-
-	e = subst(m, subst1(m, e, a->score->in[a->nouter], a->at), &f->score, false);
-	return subst1(m, e, a->score->in[a->row], f->row);
-}
-
-/* What the softmax is of, with the score for those that it reads. */
-static Node *
-x_of(Flash *f, Node *score)
-{
-	Map map = {0};
-	Node **list, *e;
-	int i, n;
-
-	list = topo_scalar(f->a.x, &n);
-	for (i = 0; i < n; i++)
-		if (list[i]->code == O_READ && list[i]->in[0] == f->a.score)
-			map_put(&map, list[i], score);
-	free(list);
-	e = subst(f->m, f->a.x, &map, false);
-	map_free(&map);
-	return e;
-}
-
-/* e, over the result's axes and the key's, at those. */
-static Node *
-at_pair(Flash *f, Node *e, Node *row, Node *key)
-{
-	e = subst(f->m, e, &f->out, false);
-	return subst1(f->m, subst1(f->m, e, f->row, row), f->a.key, key);
-}
-
 /* Makes what the softmax is of from the sums in s, and stores scores that others read. */
 static void
-finish_scores(Flash *f, Region *r)
+finish_scores(Simt *f, Region *r)
 {
-	Module *m = f->m;
-	const Attention *a = &f->a;
-	Node *row, *key, *score, *idx[MAX_RANK], *inside, *at[3];
-	Region *in = elements(f, r, f->cut.keys, at), *put = region_new(m, NULL);
-	int k;
+	Module *m = f->o.m;
+	Node *at[3], *key;
+	Region *in = elements(f, r, f->cut.keys, at);
 
-	row = row_at(f, at[1]);
 	key = x_add(m, f->k0, x_add(m, first_of(f, at[0]), at[2]));
-	inside = x_lt(m, key, f->n);
-	score = score_at(f, at);
-	for (k = 0; k < a->nouter; k++)
-		idx[k] = k == a->row ? row : map_get(&f->score, a->score->in[k]);
-	idx[k] = key;
-	if (f->leave) {
-		kb_store(f->kb, put, a->score, idx, kb_emit(f->kb, put, at_pair(f, score, row, key)));
-		l_when(m, in, x_and(m, x_lt(m, row, f->row->in[0]), inside), put, NULL);
-	}
-	score = x_cast(m, f->type, at_pair(f, x_of(f, score), clamp(m, row, f->row->in[0]),
-		clamp(m, key, f->n)));
-	score = x_select(m, inside, score, x_comb_identity(m, COMB_MAX, f->type));
-	l_store(m, in, f->s, 3, at, kb_emit(f->kb, in, score));
+	l_store(m, in, f->s, 3, at, flash_score(&f->o, in, l_load(m, f->s, 3, at), row_at(f, at[1]), key));
 }
 
 /* Combines what row i has in s, and with the threads of the same rows. */
 static Node *
-fold_row(Flash *f, Region *r, Comb comb, int i)
+fold_row(Simt *f, Region *r, Comb comb, int i)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *v = NULL, *row = x_idx(m, i), *s;
 	int j;
 
@@ -435,15 +354,15 @@ fold_row(Flash *f, Region *r, Comb comb, int i)
 		v = v ? x_comb(m, comb, v, s) : s;
 	}
 	l_store(m, r, f->part, 2, (Node *[]){row, f->tx}, legalize(m, v));
-	return l_let(m, r, l_fold(m, comb, f->part, f->f.tid, 1, &row));
+	return l_let(m, r, l_fold(m, comb, f->part, f->o.f.tid, 1, &row));
 }
 
 /* As long as a row's scores are all -inf nothing is subtracted from them: exponentials of 0. */
 static void
-block_softmax(Flash *f, Region *r)
+block_softmax(Simt *f, Region *r)
 {
-	Module *m = f->m;
-	Node *at[3], *old, *new, *shift, *low = x_comb_identity(m, COMB_MAX, f->type), *one, *rise;
+	Module *m = f->o.m;
+	Node *at[3], *old, *new, *shift, *low = x_comb_identity(m, COMB_MAX, f->o.type), *one, *rise;
 	Region *in;
 	int k;
 
@@ -452,12 +371,12 @@ block_softmax(Flash *f, Region *r)
 		new = fold_row(f, r, COMB_MAX, k);
 		old = l_let(m, r, at1(f, f->max, one));
 		new = l_let(m, r, legalize(m, x_comb(m, COMB_MAX, old, new)));
-		shift = l_let(m, r, x_select(m, x_eq(m, new, low), x_int(m, f->type, 0), new));
+		shift = l_let(m, r, x_select(m, x_eq(m, new, low), x_int(m, f->o.type, 0), new));
 		at[1] = one;
 		in = unroll(f, unroll(f, r, f->cut.keys, &at[0]), T, &at[2]);
 		l_store(m, in, f->s, 3, at,
-			kb_emit(f->kb, in, x1(m, O_EXP, x_sub(m, l_load(m, f->s, 3, at), shift))));
-		rise = l_let(m, r, kb_emit(f->kb, r, x1(m, O_EXP, x_sub(m, old, shift))));
+			kb_emit(f->o.kb, in, x1(m, O_EXP, x_sub(m, l_load(m, f->s, 3, at), shift))));
+		rise = l_let(m, r, kb_emit(f->o.kb, r, x1(m, O_EXP, x_sub(m, old, shift))));
 		set1(f, r, f->max, one, new);
 		set1(f, r, f->rise, one, rise);
 		set1(f, r, f->sum, one,
@@ -467,9 +386,9 @@ block_softmax(Flash *f, Region *r)
 
 /* The exponentials to shared memory, a vector of the thread's rows for each of its keys. */
 static void
-turn(Flash *f, Region *r)
+turn(Simt *f, Region *r)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	Node *at[3], *key;
 	Region *rv = region_new(m, NULL);
 
@@ -484,13 +403,13 @@ turn(Flash *f, Region *r)
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 static void
-open_rows(Flash *f, Region *r)
+open_rows(Simt *f, Region *r)
 {
-	Module *m = f->m;
-	Node *i, *zero = x_int(m, f->type, 0), *at[3];
+	Module *m = f->o.m;
+	Node *i, *zero = x_int(m, f->o.type, 0), *at[3];
 	Region *in = unroll(f, r, T, &i);
 
-	set1(f, in, f->max, i, x_comb_identity(m, COMB_MAX, f->type));
+	set1(f, in, f->max, i, x_comb_identity(m, COMB_MAX, f->o.type));
 	set1(f, in, f->sum, i, zero);
 	in = elements(f, r, f->cut.columns, at);
 	l_store(m, in, f->sums, 3, at, zero);
@@ -498,74 +417,49 @@ open_rows(Flash *f, Region *r)
 
 /* The result at row i of the thread and a column. */
 static Node *
-result(Flash *f, Node *p, Node *i, Node *v, Node *column, Node **idx)
+result(Simt *f, Node *p, Node *i, Node *v, Node *column, Node **idx)
 {
-	Module *m = f->m;
-	Node *out = f->a.out, *total = l_load(m, f->sums, 3, (Node *[]){p, i, v}), *e;
-	int k;
+	Node *total = l_load(f->o.m, f->sums, 3, (Node *[]){p, i, v});
 
-	e = attention_scaled(m, &f->a, total, at1(f, f->sum, i), at1(f, f->max, i));
-	e = x_select(m, x_eq(m, f->a.key->in[0], x_idx(m, 0)), x_int(m, f->type, 0), e);
-	e = subst1(m, out->in[out->nin - 1], f->a.reduce, e);
-	e = subst1(m, subst1(m, subst(m, e, &f->out, false), f->row, row_at(f, i)), f->column, column);
-	for (k = 0; k < rank_of(out); k++)
-		idx[k] = subst1(m, subst1(m, subst(m, out->in[k], &f->out, false), f->row, row_at(f, i)),
-			f->column, column);
-	return e;
+	return flash_result(&f->o, flash_reduced(&f->o, total, at1(f, f->sum, i), at1(f, f->max, i)),
+		row_at(f, i), column, idx);
 }
 
 static void
-close_rows(Flash *f, Region *r)
+close_rows(Simt *f, Region *r)
 {
-	Module *m = f->m;
-	Node *out = f->a.out, *p, *i, *v = x_axis(m, x_idx(m, T)), *first, *idx[MAX_RANK], *e;
+	Module *m = f->o.m;
+	Node *out = f->o.a.out, *p, *i, *v = x_axis(m, x_idx(m, T)), *first, *idx[MAX_RANK], *e;
 	int w = vector_of(dtypes[storage_type(dtype_of(out))].bits / 8);
-	bool wide = w == T && in_vectors(m, kb_address(f->kb, out, out->in), f->column, T);
+	bool wide = w == T && in_vectors(m, kb_address(f->o.kb, out, out->in), f->o.column, T);
 	Region *in = unroll(f, unroll(f, r, f->cut.columns, &p), T, &i), *ok = region_new(m, NULL),
 		*rv = region_new(m, NULL), *put = wide ? rv : region_new(m, NULL);
 
 	first = first_of(f, p);
 	e = result(f, p, i, v, x_add(m, first, v), idx);
-	kb_store(f->kb, put, out, idx, kb_emit(f->kb, put, e));
+	kb_store(f->o.kb, put, out, idx, kb_emit(f->o.kb, put, e));
 	if (!wide)
-		l_when(m, rv, x_lt(m, x_add(m, first, v), f->column->in[0]), put, NULL);
+		l_when(m, rv, x_lt(m, x_add(m, first, v), f->o.column->in[0]), put, NULL);
 	l_for(m, ok, wide ? F_VECTOR : F_UNROLL, v, rv);
-	l_when(m, in, x_and(m, x_lt(m, row_at(f, i), f->row->in[0]), x_lt(m, first, f->column->in[0])),
+	l_when(m, in, x_and(m, x_lt(m, row_at(f, i), f->o.extent), x_lt(m, first, f->o.column->in[0])),
 		ok, NULL);
 }
 
 static void
-bind_block(Flash *f, Region *r, Node *blocks)
+bind_block(Simt *f, Region *r, Node *blocks)
 {
-	Module *m = f->m;
-	Attention *a = &f->a;
-	Node *rest = x_fdiv(m, f->f.bid, blocks), *ext, *i;
-	int k;
+	Module *m = f->o.m;
 
-	f->q0 = l_let(m, r, x_muli(m, x_mod(m, f->f.bid, blocks), ROWS));
-	f->tx = l_let(m, r, x_mod(m, f->f.tid, x_idx(m, GROUP)));
-	f->ty = l_let(m, r, x_fdiv(m, f->f.tid, x_idx(m, GROUP)));
-	for (k = 0; k < rank_of(a->out); k++)
-		if (is_intv(dim_of(a->out, k), 1))
-			map_put(&f->out, a->out->in[k], x_idx(m, 0));
-	for (k = a->nouter; k-- > 0;) {
-		if (k == a->row)
-			continue;
-		i = x_idx(m, 0);
-		if (a->outer[k]) {
-			ext = a->outer[k]->in[0];
-			i = l_let(m, r, x_mod(m, rest, ext));
-			rest = x_fdiv(m, rest, ext);
-			map_put(&f->out, a->outer[k], i);
-		}
-		map_put(&f->score, a->score->in[k], i);
-	}
+	f->q0 = l_let(m, r, x_muli(m, x_mod(m, f->o.f.bid, blocks), ROWS));
+	f->tx = l_let(m, r, x_mod(m, f->o.f.tid, x_idx(m, GROUP)));
+	f->ty = l_let(m, r, x_fdiv(m, f->o.f.tid, x_idx(m, GROUP)));
+	flash_bind(&f->o, r, x_fdiv(m, f->o.f.bid, blocks));
 }
 
 static void
-open_buffers(Flash *f)
+open_buffers(Simt *f)
 {
-	Module *m = f->m;
+	Module *m = f->o.m;
 	int64_t depth = f->cut.resident ? (f->cut.depth + DEPTH - 1) / DEPTH * DEPTH : DEPTH;
 	Node *ext[2] = {x_idx(m, T), x_idx(m, GROUP)};
 	int keys = f->cut.keys * STEP;
@@ -574,7 +468,7 @@ open_buffers(Flash *f)
 	f->keys = shared(f, "ks", DEPTH, keys + PAD);
 	f->exps = shared(f, "ps", keys, ROWS);
 	f->values = shared(f, "vs", DEPTH, f->cut.columns * STEP + PAD);
-	f->part = l_alloc(m, f->f.block, l_buffer(m, "part", f->type, SP_REG, 2, ext));
+	f->part = l_alloc(m, f->o.f.block, l_buffer(m, "part", f->o.type, SP_REG, 2, ext));
 	f->s = private(f, "s", 3, f->cut.keys, T, T);
 	f->sums = private(f, "sums", 3, f->cut.columns, T, T);
 	f->max = private(f, "max", 1, 0, 0, T);
@@ -583,10 +477,10 @@ open_buffers(Flash *f)
 }
 
 static void
-emit(Flash *f)
+emit(Simt *f)
 {
-	Module *m = f->m;
-	Region *r = f->f.thread, *in = region_new(m, NULL);
+	Module *m = f->o.m;
+	Region *r = f->o.f.thread, *in = region_new(m, NULL);
 	Node *block, *step, *end;
 
 	open_buffers(f);
@@ -595,12 +489,9 @@ emit(Flash *f)
 		Region *all = loop(f, r, F_SERIAL, x_idx(m, (f->cut.depth + DEPTH - 1) / DEPTH), &step);
 		bring_queries(f, all, x_muli(m, step, DEPTH), x_muli(m, step, DEPTH));
 	}
-	f->n = kb_emit(f->kb, r, f->a.key->in[0]);
-	end = f->leave ? f->n
-		: subst(m, attention_end(m, &f->a, f->q0, x_idx(m, ROWS)), &f->out, false);
-	end = kb_emit(f->kb, r, end);
-	block = x_axis(m, x_ceildiv(m, end->code == O_NUM ? end : l_let(m, r, end),
-		x_idx(m, f->cut.keys * STEP)));
+	f->o.n = kb_emit(f->o.kb, r, f->o.a.key->in[0]);
+	end = flash_end(&f->o, r, f->q0, ROWS);
+	block = x_axis(m, x_ceildiv(m, end, x_idx(m, f->cut.keys * STEP)));
 	f->k0 = x_muli(m, block, f->cut.keys * STEP);
 	block_scores(f, in);
 	finish_scores(f, in);
@@ -616,28 +507,20 @@ attention_gpu(Sched *s, Group *g)
 {
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
-	Flash f = {.kb = &kb, .m = m};
-	Node *grid, *blocks;
-	int i;
+	Simt f = {0};
+	Node *blocks;
 
-	if (!attention_of(s, g->members[g->n - 1], &f.a) || !cut_of(&f.a, &f.cut))
+	if (!attention_of(s, g->members[g->n - 1], &f.o.a) || !cut_of(&f.o.a, &f.cut))
 		return NULL;
-	f.leave = scores_leave(g, &f.a);
-	f.type = f.a.reduce->type->dtype;
-	f.row = f.a.outer[f.a.row];
-	f.column = f.a.pv.n;
-	blocks = x_ceildiv(m, f.row->in[0], x_idx(m, ROWS));
-	for (i = 0, grid = blocks; i < f.a.nouter; i++)
-		if (f.a.outer[i] && i != f.a.row)
-			grid = x_mul(m, grid, f.a.outer[i]->in[0]);
-	f.f = gpu_frame(&kb, grid, THREADS);
-	bind_block(&f, f.f.thread, blocks);
+	flash_open(&f.o, &kb, g);
+	blocks = x_ceildiv(m, f.o.extent, x_idx(m, ROWS));
+	f.o.f = gpu_frame(&kb, x_mul(m, blocks, flash_batch(&f.o)), THREADS);
+	bind_block(&f, f.o.f.thread, blocks);
 	emit(&f);
 	kb.k->flops = 2.0 * ROWS * (double)(f.cut.depth + f.cut.columns * STEP)
-		* (double)const_or(f.a.key->in[0], 128);
-	map_free(&f.out);
-	map_free(&f.score);
-	return gpu_close(&kb, &f.f,
+		* (double)const_or(f.o.a.key->in[0], 128);
+	flash_close(&f.o);
+	return gpu_close(&kb, &f.o.f,
 		arena_printf(m->arena, "class=attention, block=[%d,%d,%d], thread=[%d,%d], threads=%d", ROWS,
 			f.cut.keys * STEP, DEPTH, T, T * f.cut.columns, THREADS));
 }

@@ -88,7 +88,7 @@ static const char *const texts[] = {
 	"\t\t\t\t\tstore %acc[j, k] = %b0[i * 64 + j * 8 + k] * 2.0\n"
 	"\t\t\t\t}\n"
 	"\t\t\t}\n"
-	"\t\t\tlet %0 = fold max %acc[0, *](8) + fold sum %acc[1, *](8)\n"
+	"\t\t\tlet %0 = fold max %acc[0, *](8) + fold sum %acc[1, *](8 by 2)\n"
 	"\t\t\twhen i < 3 {\n"
 	"\t\t\t\tstore %b1[i] = %0\n"
 	"\t\t\t} else {\n"
