@@ -364,7 +364,8 @@ static bool
 match(Search *q, Node *red, Node *weight, Node *value)
 {
 	Attention *a = q->a;
-	Node *read = strip(weight), *row[MAX_RANK];
+	Node *read = strip(q->s->gpu && weight->code == O_TF32 ? weight->in[0] : weight),
+		*row[MAX_RANK];
 	int i;
 
 	if (read->code != O_READ || read->in[0]->code != O_TENSOR || !match_row(a, read)

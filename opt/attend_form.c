@@ -151,7 +151,8 @@ flash_score(Flash *f, Region *r, Node *sum, Node *row, Node *key)
 		idx[k] = flash_at(f, map_get(&f->score, a->score->in[k]), row, NULL, NULL);
 	idx[k] = key;
 	if (f->leave) {
-		kb_store(f->kb, put, a->score, idx, kb_emit(f->kb, put, flash_at(f, score, row, key, NULL)));
+		kb_store(f->kb, put, a->score, idx, kb_emit(f->kb, put, flash_at(f, score, row, key,
+			NULL)));
 		l_when(m, r, x_and(m, x_lt(m, row, f->extent), inside), put, NULL);
 	}
 	score = x_cast(m, f->type, flash_at(f, x_of(f, score), flash_clamp(m, row, f->extent),
@@ -190,5 +191,6 @@ flash_result(Flash *f, Node *reduced, Node *row, Node *column, Node **idx)
 
 	for (k = 0; k < rank_of(out); k++)
 		idx[k] = flash_at(f, out->in[k], row, NULL, column);
-	return flash_at(f, subst1(f->m, out->in[out->nin - 1], f->a.reduce, reduced), row, NULL, column);
+	return flash_at(f, subst1(f->m, out->in[out->nin - 1], f->a.reduce, reduced), row, NULL,
+		column);
 }

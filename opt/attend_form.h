@@ -4,8 +4,8 @@
 
 #include "sched.h"
 
-/* A block has query rows of one batch and head; its rows are numbered along several axes of the result
- * as one, those along which the keys and values are the same. */
+/* A block has query rows of one batch and head; its rows are numbered along several axes of the
+ * result as one, those along which the keys and values are the same. */
 typedef struct Flash {
 	KB *kb;
 	Module *m;
@@ -33,15 +33,16 @@ Node *flash_at(Flash *, Node *e, Node *row, Node *key, Node *column);
 /* e, over the score's own axes, as over the result's and the key's. */
 Node *flash_of_score(Flash *, Node *e);
 /*
- * What the softmax is of, from a sum of products, at a row and a key of which both may be past the end:
- * such keys have -inf. Stores scores that others read.
+ * What the softmax is of, from a sum of products, at a row and a key of which both may be past
+ * the end: such keys have -inf. Stores scores that others read.
  */
 Node *flash_score(Flash *, Region *, Node *sum, Node *row, Node *key);
 /* The key from which on none of the rows [q0, q0 + rows) looks at any, made a statement of r. */
 Node *flash_end(Flash *, Region *r, Node *q0, int rows);
 /* The result at a row and column, in terms of what its reduction is there; idx: where it goes. */
 Node *flash_result(Flash *, Node *reduced, Node *row, Node *column, Node **idx);
-/* What its reduction is, from the sums of exponentials times values, of exponentials, the maximum. */
+/* What its reduction is, from the sums of exponentials times values, of exponentials, the
+ * maximum. */
 Node *flash_reduced(Flash *, Node *total, Node *sum, Node *max);
 
 #endif

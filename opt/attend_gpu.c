@@ -1,8 +1,9 @@
 /*
- * GPU schedule of attention (attend.c), in SIMT form: a block of threads has a block of query rows
- * of one batch and head, and passes over the keys in blocks. A thread has 4 rows of scores and of
- * sums in registers, by 4 of each 32 keys and columns: 8 threads beside each other have the same
- * rows, so that what a warp reads of either factor is the same for some and in distinct banks.
+ * GPU schedule of attention (attend.c), in SIMT form, for what matrix units (attend_mma.c) do not
+ * take: a block of threads has a block of query rows of one batch and head, and passes over the
+ * keys in blocks. A thread has 4 rows of scores and of sums in registers, by 4 of each 32 keys
+ * and columns: 8 threads beside each other have the same rows, so that what a warp reads of
+ * either factor is the same for some and in distinct banks.
  *
  * Queries stay in shared memory, if they fit; keys pass through it a part of their depth at a time,
  * values some keys at a time. Threads of the same rows fold maximum and sum among them, so that
@@ -85,7 +86,8 @@ private(Simt *f, const char *name, int n, int x, int y, int z)
 {
 	Node *ext[3] = {x_idx(f->o.m, x), x_idx(f->o.m, y), x_idx(f->o.m, z)};
 
-	return l_alloc(f->o.m, f->o.f.thread, l_buffer(f->o.m, name, f->o.type, SP_REG, n, ext + 3 - n));
+	return l_alloc(f->o.m, f->o.f.thread, l_buffer(f->o.m, name, f->o.type, SP_REG, n, ext
+		+ 3 - n));
 }
 
 static Node *
@@ -150,7 +152,8 @@ lanes_along(Simt *f, const Bring *b, Node *axis)
 
 	while (e->code == O_CAST)
 		e = e->in[0];
-	return e == b->read && !is_packed(f->o.kb->s, b->read->in[0]) && in_vectors(f->o.m, addr, axis, w)
+	return e == b->read && !is_packed(f->o.kb->s, b->read->in[0]) && in_vectors(f->o.m, addr,
+		axis, w)
 		? w : 1;
 }
 
@@ -158,7 +161,8 @@ static void
 bring(Simt *f, Region *r, const Bring *b)
 {
 	Module *m = f->o.m;
-	Node *stride = elem_stride(f->o.kb, b->read, b->deep), *j, *v, *unit, *k, *x, *e, *own, *d, *vk, *vx;
+	Node *stride = elem_stride(f->o.kb, b->read, b->deep), *j, *v, *unit, *k, *x, *e, *own, *d,
+		*vk, *vx;
 	bool deep = stride && is_intv(stride, 1);
 	int w = lanes_along(f, b, deep ? b->deep : b->own), vectors = b->depth * b->width / w,
 		count = (vectors + THREADS - 1) / THREADS;
@@ -199,7 +203,8 @@ static void
 bring_queries(Simt *f, Region *r, Node *d0, Node *t0)
 {
 	Module *m = f->o.m;
-	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = x_axis(m, f->o.extent), .depth = DEPTH,
+	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = x_axis(m, f->o.extent),
+		.depth = DEPTH,
 		.d0 = d0, .o0 = f->q0, .tile = f->queries, .t0 = t0, .width = ROWS};
 
 	b.e = flash_at(&f->o, flatten(f, f->o.a.qk.ea, b.deep), b.own, NULL, NULL);
@@ -213,11 +218,14 @@ bring_keys(Simt *f, Region *r, Node *d0)
 {
 	Module *m = f->o.m;
 	Node *n = f->o.a.score->in[f->o.a.nouter];
-	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = f->o.a.key, .depth = DEPTH, .d0 = d0,
+	Bring b = {.deep = x_axis(m, x_idx(m, f->cut.depth)), .own = f->o.a.key, .depth = DEPTH,
+		.d0 = d0,
 		.o0 = f->k0, .tile = f->keys, .t0 = x_idx(m, 0), .width = f->cut.keys * STEP};
 
-	b.e = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.eb, n, f->o.a.at), b.deep), NULL, NULL, NULL);
-	b.read = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.b, n, f->o.a.at), b.deep), NULL, NULL, NULL);
+	b.e = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.eb, n, f->o.a.at), b.deep), NULL, NULL,
+		NULL);
+	b.read = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.b, n, f->o.a.at), b.deep), NULL, NULL,
+		NULL);
 	bring(f, r, &b);
 }
 
@@ -338,7 +346,8 @@ finish_scores(Simt *f, Region *r)
 	Region *in = elements(f, r, f->cut.keys, at);
 
 	key = x_add(m, f->k0, x_add(m, first_of(f, at[0]), at[2]));
-	l_store(m, in, f->s, 3, at, flash_score(&f->o, in, l_load(m, f->s, 3, at), row_at(f, at[1]), key));
+	l_store(m, in, f->s, 3, at, flash_score(&f->o, in, l_load(m, f->s, 3, at), row_at(f, at[1]),
+		key));
 }
 
 /* Combines what row i has in s, and with the threads of the same rows. */
@@ -521,6 +530,7 @@ attention_gpu(Sched *s, Group *g)
 		* (double)const_or(f.o.a.key->in[0], 128);
 	flash_close(&f.o);
 	return gpu_close(&kb, &f.o.f,
-		arena_printf(m->arena, "class=attention, block=[%d,%d,%d], thread=[%d,%d], threads=%d", ROWS,
+		arena_printf(m->arena, "class=attention, block=[%d,%d,%d], thread=[%d,%d], threads=%d",
+			ROWS,
 			f.cut.keys * STEP, DEPTH, T, T * f.cut.columns, THREADS));
 }

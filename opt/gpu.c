@@ -5,7 +5,7 @@
  * threads on consecutive elements of the result's storage; gpu_tile.c where operands lie across.
  * row: gpu_row.c.
  * contract: gpu_contract.c.
- * attention: attend_gpu.c.
+ * attention: attend_mma.c, attend_gpu.c.
  * order: gpu_order.c, scatter.c.
  * scan: gpu_scan.c.
  */
@@ -183,7 +183,7 @@ schedule_gpu(Sched *s, Group *g)
 	Kernel *k;
 
 	if (g->attends)
-		return attention_gpu(s, g);
+		return (k = attention_mma(s, g)) ? k : attention_gpu(s, g);
 	if (g->n > 1)
 		return rows_gpu(s, g);
 	if ((k = contract_gpu(s, g)) || (k = order_gpu(s, g)) || (k = scan_gpu(s, g)))

@@ -1,13 +1,13 @@
 /*
- * Tiles in shared memory of the factors of a product on matrix units, how they are brought there and
- * how a warp reads fragments from them.
+ * Tiles in shared memory of the factors of a product on matrix units, how they are brought there
+ * and how a warp reads fragments from them.
  *
  * A stored row is cut into pieces of 16 bytes, and piece c of row r stands at c ^ f(r): then both
- * the copies and the reading of fragments take each bank in turn (CUTLASS's XOR swizzle). Rows whose
- * pieces are not a power of two, or of eight, have one of them too many instead, so that they begin an odd
- * number of pieces apart. A factor
- * is stored with the depth along its rows, or, where it is contiguous along its own axis and the
- * machine transposes 2-byte matrices as it reads them, the other way.
+ * the copies and the reading of fragments take each bank in turn (CUTLASS's XOR swizzle). Rows of
+ * n pieces begin in the same banks as those 8 / 2^k further on, with 2^k the power of two in n,
+ * or 8; f numbers these. A factor is stored with the depth along its rows, or, where it is
+ * contiguous along its own axis and the machine transposes 2-byte matrices as it reads them, the
+ * other way.
  *
  * A warp reads fragments by blocks: own x bytes of depth. With ldmatrix a block is 16 x 32 bytes;
  * elsewhere each lane takes 16 consecutive bytes (or 32) of its row, and the instructions of the
@@ -99,22 +99,12 @@ part_storage(Tiles *q, Part *p)
 	p->async = !p->loose && machine_has(mach, "cp.async");
 }
 
-/* Do the pieces of a row change places with its number? Else rows begin an odd number of pieces apart. */
-static bool
-is_turned(const Part *p)
-{
-	int pieces = p->bytes / 16;
-
-	return pieces % 8 == 0 || (pieces & (pieces - 1)) == 0;
-}
-
 void
 part_lay_out(Tiles *q, Part *p)
 {
 	p->rows = p->s->deep ? p->s->width : p->depth;
 	p->bytes = (p->s->deep ? p->depth : p->s->width) * p->size;
-	p->stride = is_turned(p) || p->bytes / 16 % 2 ? p->bytes : p->bytes + 16;
-	p->words = p->rows * p->stride / 4;
+	p->words = p->rows * p->bytes / 4;
 	p->count = (p->rows * p->bytes / p->unit + q->threads - 1) / q->threads;
 }
 
@@ -122,12 +112,12 @@ Node *
 part_word(Tiles *q, const Part *p, Node *stage, Node *row, Node *piece)
 {
 	Module *m = q->m;
-	int lines = p->bytes < 128 ? 128 / p->bytes : 1, pieces = p->bytes / 16 < 8 ? p->bytes / 16 : 8;
-	Node *turn = x_mod(m, x_fdiv(m, row, x_idx(m, lines)), x_idx(m, pieces)), *at;
+	int pieces = p->bytes / 16, even = pieces & -pieces, turns = even < 8 ? even : 8;
+	Node *turn = x_mod(m, x_fdiv(m, row, x_idx(m, 8 / turns)), x_idx(m, turns)), *at;
 
-	if (pieces > 1 && is_turned(p))
+	if (turns > 1)
 		piece = x2(m, O_XOR, piece, turn);
-	at = x_add(m, x_muli(m, stage, q->stage_words), x_muli(m, row, p->stride / 4));
+	at = x_add(m, x_muli(m, stage, q->stage_words), x_muli(m, row, p->bytes / 4));
 	return x_addi(m, x_add(m, at, x_muli(m, piece, 4)), p->base);
 }
 
@@ -367,9 +357,20 @@ matrix_rows(Tiles *q, Part *p, Node *own, Node *piece, Node **row, Node **at)
 	}
 }
 
-/* Reads the fragments of block i of the warp's, at depth block kb. */
 static void
-read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb)
+round_block(Tiles *q, Part *p, Region *r, Node *slot)
+{
+	Module *m = q->m;
+	Node *w = x_axis(m, x_idx(m, q->lane_words)), *idx[2] = {slot, w}, *v;
+	Region *in = region_new(m, NULL);
+
+	v = x_bits(m, DT_F32, l_load(m, p->fragment, 2, idx));
+	l_store(m, in, p->fragment, 2, idx, x_bits(m, DT_U32, x1(m, O_TF32, v)));
+	l_for(m, r, F_UNROLL, w, in);
+}
+
+static void
+read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb, Node *slot)
 {
 	Module *m = q->m;
 	Node *own = x_add(m, p->first, x_muli(m, i, p->own)), *row, *piece, *at;
@@ -380,7 +381,7 @@ read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb)
 		matrix_rows(q, p, own, pieces, &row, &piece);
 		at = part_word(q, p, stage, row, piece);
 		l_move(m, r, p->s->deep ? MOVE_MATRICES : MOVE_TRANSPOSED, 16,
-			(Spot){p->fragment, (Node *[]){i, x_idx(m, 0)}}, (Spot){q->memory, &at}, NULL);
+			(Spot){p->fragment, (Node *[]){slot, x_idx(m, 0)}}, (Spot){q->memory, &at}, NULL);
 		return;
 	}
 	row = part_row(q, p, x_add(m, own, layout_node(m, p->layout, p->coord, q->lane, x_idx(m, 0))));
@@ -388,21 +389,17 @@ read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb)
 	for (w = 0; w < q->lane_words; w += 4) {
 		piece = x_addi(m, x_add(m, pieces, x_muli(m, group, q->lane_words / 4)), w / 4);
 		at = part_word(q, p, stage, row, piece);
-		l_move(m, r, MOVE_WORDS, 16, (Spot){p->fragment, (Node *[]){i, x_idx(m, w)}},
+		l_move(m, r, MOVE_WORDS, 16, (Spot){p->fragment, (Node *[]){slot, x_idx(m, w)}},
 			(Spot){q->memory, &at}, NULL);
 	}
 }
 
-static void
-round_block(Tiles *q, Part *p, Region *r, Node *i)
+void
+part_read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb, Node *slot)
 {
-	Module *m = q->m;
-	Node *w = x_axis(m, x_idx(m, q->lane_words)), *idx[2] = {i, w}, *v;
-	Region *in = region_new(m, NULL);
-
-	v = x_bits(m, DT_F32, l_load(m, p->fragment, 2, idx));
-	l_store(m, in, p->fragment, 2, idx, x_bits(m, DT_U32, x1(m, O_TF32, v)));
-	l_for(m, r, F_UNROLL, w, in);
+	read_block(q, p, r, stage, i, kb, slot);
+	if (q->round)
+		round_block(q, p, r, slot);
 }
 
 void
@@ -412,9 +409,7 @@ part_read(Tiles *q, Part *p, Region *r, Node *stage, Node *kb)
 	Node *i = x_axis(m, x_idx(m, p->span / p->own));
 	Region *in = region_new(m, NULL);
 
-	read_block(q, p, in, stage, i, kb);
-	if (q->round)
-		round_block(q, p, in, i);
+	part_read_block(q, p, in, stage, i, kb, i);
 	l_for(m, r, F_UNROLL, i, in);
 }
 
@@ -434,7 +429,7 @@ part_allocate(Tiles *q, Part *p, Frame *f, const char *fragment, const char *sta
 	Module *m = q->m;
 
 	p->fragment = l_alloc(m, f->thread, l_buffer(m, fragment, DT_U32, SP_REG, 2,
-		(Node *[]){x_idx(m, p->span / p->own), x_idx(m, q->lane_words)}));
+		(Node *[]){x_idx(m, p->slots ? p->slots : p->span / p->own), x_idx(m, q->lane_words)}));
 	if (!p->async)
 		p->staged = l_alloc(m, f->thread, l_buffer(m, staged, DT_U32, SP_REG, 2,
 			(Node *[]){x_idx(m, p->count), x_idx(m, p->unit / 4)}));

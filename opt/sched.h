@@ -284,6 +284,8 @@ Node *attention_end(Module *, const Attention *, Node *q0, Node *rows);
 Kernel *attention_cpu(Sched *, Group *);
 bool attention_fits_gpu(const Attention *);
 Kernel *attention_gpu(Sched *, Group *);
+/* attend_mma.c: on matrix units; NULL if they cannot */
+Kernel *attention_mma(Sched *, Group *);
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 

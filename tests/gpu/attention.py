@@ -1,0 +1,146 @@
+"""Attention on the matrix units of simulated GPUs of every family: results held to numpy's, with masks, groups
+of heads, odd sizes; exactly as many matrix instructions as the padded shape has, no bank conflicts and whole
+sectors where rows are aligned; the same through PTX.
+
+usage: attention.py TCC-ML FOLDER [all]
+all: every case on every machine, which takes minutes
+"""
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto as P
+from onnx import helper as h
+
+TARGETS = "sm_75", "sm_80", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200"
+rng = np.random.default_rng(0)
+
+
+def case(heads, groups, rows, keys, depth, columns=None, bias=False, **attrs):
+    shapes = {"q": (2, heads, rows, depth), "k": (2, groups, keys, depth), "v": (2, groups, keys, columns or depth)}
+    feeds = {n: rng.standard_normal(s) for n, s in shapes.items()}
+    if bias:
+        feeds["b"] = rng.standard_normal((rows, keys))
+    return feeds, attrs
+
+
+CASES = {
+    "even": case(2, 2, 64, 64, 64),
+    "odd": case(1, 1, 37, 45, 24, 40),
+    "causal": case(1, 1, 70, 70, 32, is_causal=1),
+    "bias": case(1, 1, 20, 50, 80, bias=True),
+    "softcap": case(1, 1, 33, 40, 48, softcap=2.0),
+    "groups": case(8, 2, 3, 90, 64),
+    "wide": case(1, 1, 33, 40, 256),
+}
+# what a quick run does of them
+QUICK = {("sm_80", "even", "f16"), ("sm_80", "bias", "bf16"), ("sm_80", "softcap", "tf32"), ("sm_75", "causal", "f16"),
+         ("sm_80", "groups", "f16"), ("sm_80", "wide", "f16"), ("gfx942", "odd", "f16"), ("gfx90a", "causal", "bf16"),
+         ("gfx950", "even", "f16"), ("gfx1100", "odd", "bf16"), ("gfx1200", "groups", "f16")}
+
+
+def expected(feeds, attrs):
+    q, k, v = (feeds[n].astype(np.float64) for n in "qkv")
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    s = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[-1]) + feeds.get("b", 0)
+    if attrs.get("softcap"):
+        s = attrs["softcap"] * np.tanh(s / attrs["softcap"])
+    if attrs.get("is_causal"):
+        s = np.where(np.arange(s.shape[-1]) <= np.arange(s.shape[-2])[:, None], s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+
+
+def run(tcc, tmp, name, dtype, target, how="--simulate"):
+    feeds, attrs = CASES[name]
+    t, np_t = (P.FLOAT16, np.float16) if dtype == "f16" else (P.FLOAT, np.float32)
+    node = h.make_node("Attention", list(feeds), ["y"], **attrs)
+    graph = h.make_graph([node], "g", [h.make_tensor_value_info(n, t, a.shape) for n, a in feeds.items()],
+                         [h.make_tensor_value_info("y", t, None)])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10), f"{tmp}/m.onnx")
+    args = [tcc, "run", f"{tmp}/m.onnx", "--target", target, how, "-v", "--output-dir", tmp]
+    args += [] if dtype == "f16" else ["--precision", dtype]
+    for n, a in feeds.items():
+        np.save(f"{tmp}/{n}.npy", a.astype(np_t))
+        args += ["--input", f"{n}={tmp}/{n}.npy"]
+    r = subprocess.run(args, capture_output=True, text=True)
+    if r.returncode:
+        raise SystemExit(f"{target} {name} {dtype}: exit {r.returncode}: {r.stdout}{r.stderr}")
+    lines = re.findall(r"^\S+: launches .*", r.stdout + r.stderr, re.M)
+    return np.load(f"{tmp}/output_0.npy"), [x for x in lines if not re.search(r"mma 0\b", x)]
+
+
+def faults(tcc, tmp, name, dtype, target, how="--simulate"):
+    got, lines = run(tcc, tmp, name, dtype, target, how)
+    want = expected(*CASES[name])
+    bound = {"f16": 3e-3, "bf16": 2e-2, "tf32": 3e-3}[dtype] * np.abs(want).max()
+    if not np.all(np.abs(got - want) <= bound):
+        yield f"wrong by {np.abs(got - want).max()}"
+    if len(lines) != 1:
+        yield f"{len(lines)} kernels use matrix units"
+
+
+def supported(dtype, target):
+    return not (target == "sm_75" and dtype != "f16") and not (target[0] == "g" and dtype == "tf32")
+
+
+def results(tcc, tmp, every):
+    for target in TARGETS:
+        for name in CASES:
+            for dtype in "f16", "bf16", "tf32":
+                wide = name == "wide" and target in ("sm_75", "gfx1100", "gfx1200")    # too few registers
+                if supported(dtype, target) and not wide and (every or (target, name, dtype) in QUICK):
+                    yield f"{target} {name} {dtype}", list(faults(tcc, tmp, name, dtype, target))
+    yield "sm_80 causal PTX", list(faults(tcc, tmp, "causal", "f16", "sm_80", "--simulate=ptx"))
+
+
+def counts(tcc, tmp):
+    """The even case's instructions of two products in each batch and head, its wavefronts and sectors."""
+    for target, size in ("sm_75", 16 * 8 * 8), ("sm_80", 16 * 8 * 16), ("gfx942", 16**3):
+        _, lines = run(tcc, tmp, "even", "f16", target)
+        got, want = int(re.search(r"mma (\d+)", lines[0])[1]), 4 * 2 * 64**3 // size
+        waves = float(re.search(r"wavefronts ([\d.]+)", lines[0])[1])
+        sectors = max(float(s) for s in re.findall(r"sectors ([\d.]+)", lines[0]))
+        wrong = [f"{got} instructions, not {want}"] * (got != want)
+        wrong += [f"wavefronts {waves} of ideal"] * (waves > 1.05 and target[0] == "s")
+        wrong += [f"sectors {sectors} of ideal"] * (sectors > 1.1)
+        yield f"{target} counts (wavefronts {waves}, sectors {sectors})", wrong
+
+
+SIZES = (1024, 64), (2048, 128), (300, 80)    # rows and keys; depth
+
+
+def gates(tcc, tmp, every):
+    """What the vendors' compilers make of it at sizes as in models: no spills."""
+    for target in ["sm_75", "sm_80", "sm_90", "sm_120", "gfx90a", "gfx942", "gfx1100", "gfx1200"]:
+        for n, depth in SIZES:
+            if not every and (n, target) not in ((1024, "sm_80"), (2048, "gfx942"), (300, "gfx1100")):
+                continue
+            graph = h.make_graph([h.make_node("Attention", list("qkv"), ["y"], is_causal=1)], "g",
+                                 [h.make_tensor_value_info(x, P.FLOAT16, [1, 12, n, depth]) for x in "qkv"],
+                                 [h.make_tensor_value_info("y", P.FLOAT16, None)])
+            onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10), f"{tmp}/m.onnx")
+            r = subprocess.run([tcc, "profile", f"{tmp}/m.onnx", "--target", target, "--json"], capture_output=True, text=True)
+            if r.returncode:
+                raise SystemExit(f"exit {r.returncode}: {r.stdout}{r.stderr}")
+            kernels = [k for k in json.loads(r.stdout)["kernels"] if k.get("spills")]
+            yield f"{target} {n} {depth} spills", [f"{k['spills']:.0f} bytes" for k in kernels]
+
+
+def main():
+    tcc, tmp = sys.argv[1:3]
+    ok = bad = 0
+    every = sys.argv[3:] == ["all"]
+    for part in results(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every):
+        for name, wrong in part:
+            ok, bad = ok + (not wrong), bad + bool(wrong)
+            if wrong:
+                print(f"{name}: {', '.join(wrong)}")
+    print(f"{ok} passed, {bad} failed, 0 skipped")
+    return 1 if bad else 0
+
+
+sys.exit(main())
