@@ -652,7 +652,7 @@ quant_input(Rnn *r, int dir)
 {
 	Module *m = r->b->m;
 	static const int order[2] = {0, 1};
-	Quant *p = r->quant;
+	Quant *p = r->own;
 	Node *q[3], *t, *ax[3], *bias;
 
 	if (!quantized(r->b, steps_taken(r), q))
@@ -669,7 +669,7 @@ quant_state(Step *s)
 {
 	static const int order[1] = {0};
 	Rnn *r = s->r;
-	Quant *p = r->quant;
+	Quant *p = r->own;
 	Module *m = r->b->m;
 	Node *q[3], *ax[2], *h = s->h, *e;
 
@@ -689,7 +689,7 @@ build_dynamic_lstm(Build *b)
 	Quant q = {in[1], in[8], in[9], in[2], in[10], in[11]};
 	Rnn r = {.x = in[0], .w = in[1], .r = in[2], .bias = in[3], .lens = in[4], .h0 = in[5],
 		.c0 = in[6], .p = in[7],
-		.input = quant_input, .state = quant_state, .cell = lstm_cell, .quant = &q};
+		.input = quant_input, .state = quant_state, .cell = lstm_cell, .own = &q};
 	Module *m = b->m;
 	int i;
 

@@ -223,8 +223,8 @@ state_product(Rnn *r, int dir, Node *h, int from, int gates)
 		sum_of_products(m, r->acc, 1, &k, x_read(m, h, at), x_read(m, r->r, idx)));
 }
 
-static Node *
-float_state(Step *s)
+Node *
+rnn_float_state(Step *s)
 {
 	Rnn *r = s->r;
 
@@ -445,7 +445,17 @@ step_output(Step *s)
 	return t_tensor(m, 2, ax, valid ? x_select(m, valid, e, x_int(m, s->r->d, 0)) : e);
 }
 
-/* One direction: a tuple of the last h, (the last c,) and the
+/* A carried state of the body, which begins as `init`. */
+static Node *
+carried(Rnn *r, Region *body, Node **init, const char *name, Node *begin)
+{
+	Node *p = t_param(r->b->m, name, begin->type, body->nparams);
+
+	init[body->nparams - 1] = begin;
+	return body->params[body->nparams++] = p;
+}
+
+/* One direction: a tuple of the last h, (the last c, other states,) and the
  * stacked steps [T, B, H] in the loop's order. */
 static Node *
 direction(Rnn *r, int dir, bool cell_state)
@@ -453,27 +463,27 @@ direction(Rnn *r, int dir, bool cell_state)
 	Module *m = r->b->m;
 	Step s = {.r = r, .dir = dir};
 	Region *body = region_new(m, "step");
-	Node *init[2], *dims[2] = {r->B, r->H};
-	const Type *state = ty_tensor(m, r->d, 2, dims);
-	int n = cell_state ? 2 : 1;
+	Node *init[3];
 
 	s.input = r->input(r, dir);
-	body->nparams = 1 + n;
-	body->params = NEWN(m, Node *, 3);
-	body->params[0] = s.trip = t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
-	body->params[1] = s.h = t_param(m, "h", state, 1);
+	body->params = NEWN(m, Node *, 4);
+	body->params[body->nparams++] = s.trip =
+		t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
+	s.h = carried(r, body, init, "h", initial(r, dir, r->h0));
 	if (cell_state)
-		body->params[2] = s.c = t_param(m, "c", state, 2);
+		s.c = carried(r, body, init, "c", initial(r, dir, r->c0));
+	if (r->more)
+		s.more = carried(r, body, init, "more", r->more(r, dir));
 	s.state = r->state(&s);
 	r->cell(&s);
 	region_add(m, body, t_scalar(m, DT_BOOL, (Num){.i = 1}));
 	region_add(m, body, s.new_h);
 	if (cell_state)
 		region_add(m, body, s.new_c);
+	if (r->more)
+		region_add(m, body, r->more_next(&s));
 	region_add(m, body, step_output(&s));
-	init[0] = initial(r, dir, r->h0);
-	init[1] = initial(r, dir, r->c0);
-	return loop_build(r->b, t_scalar_expr(m, DT_I64, r->T), NULL, n, init, body);
+	return loop_build(r->b, t_scalar_expr(m, DT_I64, r->T), NULL, body->nparams - 1, init, body);
 }
 
 /* The element at time t of direction dir. */
@@ -517,15 +527,15 @@ rnn_build(Rnn *r, bool cell_state)
 	ax[2] = r->batch_first ? d : b;
 	ax[3] = h;
 	for (dir = 0; dir < r->dirs; dir++)
-		e[dir] = stacked_read(r, dir, t_result(m, loop[dir], n), t, b, h);
+		e[dir] = stacked_read(r, dir, t_result(m, loop[dir], loop[dir]->type->rank - 1), t, b, h);
 	out[0] = t_tensor(m, 4, ax,
 		r->dirs == 2 ? x_select(m, x_eq(m, d, x_idx(m, 0)), e[0], e[1]) : e[0]);
 	return t_tuple(m, 1 + n, out);
 }
 
 /* W, R, and then what rnn_args checks. */
-static bool
-float_args(Build *b, Rnn *r, int gates, int nact, const char *const *defaults)
+bool
+rnn_float_args(Build *b, Rnn *r, int gates, int nact, const char *const *defaults, Node *wider)
 {
 	Module *m = b->m;
 	Node *gh;
@@ -537,14 +547,14 @@ float_args(Build *b, Rnn *r, int gates, int nact, const char *const *defaults)
 	r->lens = b->in[4];
 	r->h0 = b->in[5];
 	r->input = float_input;
-	r->state = float_state;
+	r->state = rnn_float_state;
 	if (rank_of(r->r) != 3)
 		return fail(b, "R has %d dimensions, must have 3", rank_of(r->r)) != NULL;
 	r->H = dim_of(r->r, 2);
 	if (!rnn_args(b, r, gates, nact, defaults))
 		return false;
 	gh = x_muli(m, r->H, gates);
-	Node *w[3] = {x_idx(m, r->dirs), gh, r->I}, *rr[3] = {x_idx(m, r->dirs), gh, r->H};
+	Node *w[3] = {x_idx(m, r->dirs), gh, x_add(m, r->I, wider)}, *rr[3] = {x_idx(m, r->dirs), gh, r->H};
 	return expect_dims(b, r->w, "W", 3, w) && expect_dims(b, r->r, "R", 3, rr);
 }
 
@@ -554,7 +564,7 @@ build_lstm(Build *b)
 	static const char *const defaults[] = {"Sigmoid", "Tanh", "Tanh"};
 	Rnn r = {.c0 = b->in[6], .p = b->in[7], .cell = lstm_cell};
 
-	return float_args(b, &r, 4, 3, defaults) ? rnn_build(&r, true) : NULL;
+	return rnn_float_args(b, &r, 4, 3, defaults, x_idx(b->m, 0)) ? rnn_build(&r, true) : NULL;
 }
 
 static Node *
@@ -563,7 +573,7 @@ build_gru(Build *b)
 	static const char *const defaults[] = {"Sigmoid", "Tanh"};
 	Rnn r = {.cell = gru_cell, .reset_first = attr_int(b, "linear_before_reset") != 0};
 
-	return float_args(b, &r, 3, 2, defaults) ? rnn_build(&r, false) : NULL;
+	return rnn_float_args(b, &r, 3, 2, defaults, x_idx(b->m, 0)) ? rnn_build(&r, false) : NULL;
 }
 
 static Node *
@@ -572,7 +582,7 @@ build_rnn(Build *b)
 	static const char *const defaults[] = {"Tanh"};
 	Rnn r = {.cell = rnn_cell};
 
-	return float_args(b, &r, 1, 1, defaults) ? rnn_build(&r, false) : NULL;
+	return rnn_float_args(b, &r, 1, 1, defaults, x_idx(b->m, 0)) ? rnn_build(&r, false) : NULL;
 }
 
 #define RNN_IN "(x: float, w: x, r: x, bias: x?, sequence_lens: i32?, initial_h: x?"

@@ -20,14 +20,17 @@ struct Rnn {
 	double clip;
 	Act act[2][3];
 	Node *(*input)(Rnn *, int dir);              /* [T, B, gates * H]: what x gives to the gates */
-	Node *(*state)(Step *);                      /* [B, gates * H]: what the state gives */
+	Node *(*state)(Step *);                      /* [B, gates * H]: what the states give */
 	void (*cell)(Step *);
-	void *quant;           /* the quantized form's own */
+	/* a carried state besides h and c: what it begins as, and what it is after new_h; NULL: none */
+	Node *(*more)(Rnn *, int dir);
+	Node *(*more_next)(Step *);
+	void *own;             /* the operator's own */
 };
 
-/* One round of the loop: h, c are the carried states, new_h, new_c (tensors) what the cell
+/* One round of the loop: h, c, more are the carried states, new_h, new_c (tensors) what the cell
  * makes. */
-struct Step { Rnn *r; int dir; Node *trip, *h, *c, *input, *state, *new_h, *new_c; };
+struct Step { Rnn *r; int dir; Node *trip, *h, *c, *more, *input, *state, *new_h, *new_c; };
 
 /* Reads the attributes and shapes that all kinds have; false after an error. */
 bool rnn_args(Build *, Rnn *, int gates, int nact, const char *const *acts);
@@ -38,5 +41,9 @@ Node *rnn_bias(Rnn *, int dir, Node *n);
 Node *rnn_round(Step *);
 Node *rnn_length(Rnn *, Node *b);                /* of batch entry b, within [0, T] */
 void lstm_cell(Step *);
+/* The arguments of LSTM, GRU and RNN: X, W, R, B, sequence_lens, initial_h. W has `wider` columns
+ * more than X. */
+bool rnn_float_args(Build *, Rnn *, int gates, int nact, const char *const *acts, Node *wider);
+Node *rnn_float_state(Step *);
 
 #endif

@@ -209,6 +209,24 @@ def sparse():
     one("packed", 1, [64, 64], 64, packed=True, scale=.4)
 
 
-for make in (hashes, grams, decoding, pictures, streams, packed, experts, attention, sparse):
+def attending():
+    """An LSTM with attention over a memory."""
+    H, B, S, I, D, U, A, L = 4, 2, 5, 3, 6, 7, 5, 8
+    for n, d in enumerate(("forward", "reverse", "bidirectional") * 2):
+        k = 2 if d == "bidirectional" else 1
+        aw = f(k, D + H, A) * .3 if n < 3 else None
+        size = A if n < 3 else D
+        lens = np.array([3, 5], np.int32) if n % 2 else None
+        ins = [f(S, B, I), f(k, 4 * H, I + size) * .3, f(k, 4 * H, H) * .3, f(k, 8 * H) if n else None, lens,
+               f(k, B, H) if n > 1 else None, f(k, B, H) if n > 2 else None, f(k, 3 * H) if n > 3 else None,
+               f(k, H, U), f(k, D, U), f(k, U), f(B, L, D), np.array([8, 5], np.int32) if n % 3 else None, aw]
+        kw = dict(clip=.4) if n == 4 else dict(input_forget=1) if n == 5 else {}
+        if n == 2:
+            kw["activations"] = ["Sigmoid", "Softsign", "Relu", "HardSigmoid", "Tanh", "Tanh"]
+            kw["activation_alpha"], kw["activation_beta"] = [.3], [.6]
+        case(f"attn_lstm_{n}", "AttnLSTM", ins, [F, F, F], MS, hidden_size=H, direction=d, **kw)
+
+
+for make in (hashes, grams, decoding, pictures, streams, packed, experts, attention, sparse, attending):
     make()
 report()
