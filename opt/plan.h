@@ -83,7 +83,7 @@ bool is_local_sym(Planner *, const Node *);   /* a symbol that a loop or branch 
 /* cells for such symbols among t's dims */
 void declare_dims(Planner *, Region *out, const Node *t);
 /* they take v's, all read first */
-void assign_dims(Planner *, Region *out, const Node *t, const Node *v);
+void assign_dims(Planner *, Region *out, int n, Node *const *t, Node *const *v);
 
 /* ---- plan_control.c, plan_host.c ------------------------------------------------------------- */
 

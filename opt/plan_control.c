@@ -66,7 +66,7 @@ run_if(Planner *p, Region *out, Node *n)
 			touch_buffer(p, v);
 			call_numbers(p, side[k], "alias", 3, storage_of(p->s, r)->id, storage_of(p->s, v)->id,
 				0);
-			assign_dims(p, side[k], r, v);
+			assign_dims(p, side[k], 1, &r, &v);
 		}
 		scope_pop(p);
 	}
@@ -205,8 +205,7 @@ next_values(Planner *p, Region *in, Node *n)
 		copy_bytes(p, in, root_buffer(p, param), x_idx(p->m, 0),
 			tmp[i] >= 0 ? tmp[i] : root_buffer(p, v), bytes);
 	}
-	for (i = 0; i < nc; i++)
-		assign_dims(p, in, r->params[1 + i], r->results[1 + i]);
+	assign_dims(p, in, nc, r->params + 1, r->results + 1);
 }
 
 /* A result that a loop gathers, an iteration after the other; list NULL: each has its place. */
@@ -311,7 +310,7 @@ start_carried(Planner *p, Region *out, Node *n, int i)
 	declare_dims(p, out, param);
 	declare_dims(p, out, res);
 	carried_buffer(p, out, param, res, init);
-	assign_dims(p, out, param, init);
+	assign_dims(p, out, 1, &param, &init);
 }
 
 /* The value of an operand, or of a result of the body, without dims. */
@@ -376,8 +375,10 @@ run_loop(Planner *p, Region *out, Node *n)
 	scope_pop(p);
 	p->step++;
 	l_while(p->m, out, in);
-	for (i = 0; i < nc; i++)
-		assign_dims(p, out, t_result(p->m, n, i), r->params[1 + i]);
+	for (i = 0; i < nc; i++) {
+		Node *res = t_result(p->m, n, i);
+		assign_dims(p, out, 1, &res, &r->params[1 + i]);
+	}
 	for (i = 0; i < ng; i++)
 		join_parts(p, out, &g[i], count);
 	extend(p, from);

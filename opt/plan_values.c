@@ -261,21 +261,21 @@ declare_dims(Planner *p, Region *out, const Node *t)
 			map_put(&p->cells, dim_of(t, i), cell_new(p, out, x_idx(p->m, 0)));
 }
 
-/* The symbolic dims of t take the values of the dims of v, all read before any is written. */
+/* The symbolic dims of each t take the values of those of its v, all read before any is written. */
 void
-assign_dims(Planner *p, Region *out, const Node *t, const Node *v)
+assign_dims(Planner *p, Region *out, int n, Node *const *t, Node *const *v)
 {
-	Node *val[MAX_RANK], *c;
-	int i;
+	Node **val = NEWN(p->m, Node *, n * MAX_RANK + 1), *c;
+	int i, k;
 
-	if (t->type->kind != T_TENSOR)
-		return;
-	for (i = 0; i < rank_of(t); i++)
-		val[i] = is_local_sym(p, dim_of(t, i)) && dim_of(t, i) != dim_of(v, i)
-			? l_let(p->m, out, host_value(p, out, dim_of(v, i))) : NULL;
-	for (i = 0; i < rank_of(t); i++)
-		if (val[i] && (c = map_get(&p->cells, dim_of(t, i))))
-			cell_set(p, out, c, val[i]);
+	for (k = 0; k < n; k++)
+		for (i = 0; t[k]->type->kind == T_TENSOR && i < rank_of(t[k]); i++)
+			if (is_local_sym(p, dim_of(t[k], i)) && dim_of(t[k], i) != dim_of(v[k], i))
+				val[k * MAX_RANK + i] = l_let(p->m, out, host_value(p, out, dim_of(v[k], i)));
+	for (k = 0; k < n; k++)
+		for (i = 0; i < MAX_RANK; i++)
+			if (val[k * MAX_RANK + i] && (c = map_get(&p->cells, dim_of(t[k], i))))
+				cell_set(p, out, c, val[k * MAX_RANK + i]);
 }
 
 /* The integer that a tensor of one element holds, where the plan stands. */

@@ -197,7 +197,7 @@ rewrite_node(Module *m, Node *n, Map *done, Rewriter *fn, void *ctx)
 		in[k] = n->in[k] ? map_get(done, n->in[k]) : NULL;
 		changed |= in[k] != n->in[k];
 	}
-	if (n->code == O_HOST)                   /* its sizes are no operands */
+	if (n->code == O_HOST || n->code == O_PARAM)   /* their sizes are no operands */
 		changed |= map_type(m, n->type, done) != n->type;
 	if (n->code == O_SYM && n->def)
 		n->def = map_get(done, n->def);

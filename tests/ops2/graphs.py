@@ -116,6 +116,24 @@ def sequences():
         }>
         y = ConcatFromSequence <axis = -1, new_axis = 1> (all)
     }""", [f(5, 7), i64(2, 0, 4, 4), i64(4).reshape(())])
+    case("loop_swaps_sizes", """g (float[N] a, float[M] b, int64 n) => (float[?] x, float[?] y) {
+        go = Constant <value = bool {1}> ()
+        x, y = Loop (n, go, a, b) <body = b (int64 i, bool c, float[?] p, float[?] q) => (bool c2, float[?] q2, float[?] p2) {
+            c2 = Identity(c)
+            one = Constant <value_float = 1.0> ()
+            q2 = Add(q, one)
+            p2 = Mul(p, p)
+        }>
+    }""", [f(6), f(2), i64(3).reshape(())])
+    case("loop_size_from_run", """g (float[N] a, int64[1] k, int64 n) => (float[?] x, float[?] y) {
+        go = Constant <value = bool {1}> ()
+        t, at = TopK(a, k)
+        x, y = Loop (n, go, t, a) <body = b (int64 i, bool c, float[?] p, float[?] q) => (bool c2, float[?] p2, float[?] q2) {
+            c2 = Identity(c)
+            p2 = Add(p, p)
+            q2 = Concat <axis = 0> (q, p)
+        }>
+    }""", [f(6), i64(2), i64(3).reshape(())])
     case("seq_grow", """g (float[N] x, int64 n) => (seq(float[?]) all, float[?] y, int64 len) {
         go = Constant <value = bool {1}> ()
         one = Constant <value_ints = [1]> ()
