@@ -350,6 +350,8 @@ static bool all_regions(Import *im, const Form *f, const Op *op, Env *e, int *n,
 	int errors = im->om->diag->errors;
 
 	*n = 0;
+	if (sig_attr(op, "decoder"))
+		return search_regions(im, f, op, e, n, regions);
 	for (int i = 0; i < s->nattrs; i++) {
 		const OnnxAttr *a = form_attr(f, s->attrs[i].name);
 		if (s->attrs[i].kind != A_REGION)

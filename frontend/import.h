@@ -52,6 +52,11 @@ typedef struct Attempt { Import im; Diag quiet, *loud; } Attempt;
 void attempt_begin(Attempt *, const Import *);
 bool attempt_end(Attempt *);
 
+/* ---- search.c -------------------------------------------------------------------------------- */
+
+/* The regions of an operator that searches with a decoder; false after reporting. */
+bool search_regions(Import *, const Form *, const Op *, Env *, int *n, Region **);
+
 /* ---- import_flow.c --------------------------------------------------------------------------- */
 
 /* The branch that an If takes, if that is known; the other one may be nonsense for these shapes. */

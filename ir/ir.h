@@ -512,6 +512,18 @@ const Attr *attrs_add(Module *, const Attr *list, Attr a);                    /*
 /* ops/control.c, for the importer: x's slice at index `trip`
  * (rank 0) of an axis, from the end if reverse. */
 Node *scan_element(Module *, Node *x, int axis, Node *trip, bool reverse);
+/*
+ * ops/search.c, for the importer: sizes that a search's operands state, and an operand by its name in
+ * the row's signature (NULL: left out). The regions of a search:
+ *   decoder  (round: i64, sequences: i32[rows, length], past...) -> logits, past...: a step whose
+ *            last token is sequences[:, p], p the length of the past's next to last dimension, all
+ *            of which are one symbol; the past's rows are dimension 0, of five 1
+ *   first    () -> i32[batch, prompt] tokens, logits, past...: of the prompt, with rows for the batch
+ */
+typedef struct SearchSizes { Node *batch, *beams, *rows, *length; } SearchSizes;
+Node *search_operand(const Op *, int nin, Node *const *in, const char *name);
+SearchSizes search_sizes(Module *, const Op *, int nin, Node *const *in);
+Node *search_expanded(Module *, Node *x, int axis, Node *beams);   /* each row so many times */
 /* Requirements number `from` and on were made within a region: they hold only where cond (NULL:
  * always) is `when`, and are dropped if they cannot be checked when a run begins. */
 void region_requires(Module *, int from, Node *cond, bool when);

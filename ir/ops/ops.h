@@ -11,7 +11,7 @@ extern const Op ops_elementwise[], ops_shape[], ops_move[], ops_index[], ops_ord
 	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[],
 	ops_contrib_attention[], ops_sequence[],
 	ops_text[], ops_contrib_more[], ops_contrib_moe[], ops_contrib_tokens[], ops_contrib_mixed[],
-	ops_matrix[], ops_attn_lstm[];
+	ops_matrix[], ops_attn_lstm[], ops_search[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
@@ -84,6 +84,12 @@ Node *seq_unstack(Module *, Node *tensor);               /* its slices along the
 Node *places_of(Build *, Node *n, Node *axis, Node *mark);
 /* Running comb along an axis; half types accumulate in f32. */
 Node *running(Build *, Comb, Node *x, int axis, bool exclusive, bool reverse);
+
+/* random.c */
+/* The generator's start (ir/README.md): from a tensor's element, the attribute or the node's place. */
+Node *random_seed(Build *, Node *given);
+/* d[batch, n]: classes drawn by log-odds [batch, classes]; the draws' places begin at `first`. */
+Node *classes_drawn(Build *, Node *odds, int64_t n, Node *seed, Node *first, DType d);
 
 /* contract.c */
 /* Requires that a dimension is what it must be; may_be_one: or 1. */

@@ -27,29 +27,53 @@ seed_of(const Build *b)
 	return scramble(bits + (a ? 1 : 2 + (uint64_t)(b->loc ? b->loc->index + 1 : 0)));
 }
 
-/* splitmix64 of the element's place: 64 random bits. */
+/* splitmix64's finisher. */
 static Node *
-random_bits(Module *m, uint64_t seed, int rank, Node *const *axes)
+finished(Module *m, Node *x)
 {
-	Node *i = x_idx(m, 0), *x;
-	int k;
-
-	for (k = 0; k < rank; k++)
-		i = x_add(m, x_mul(m, i, axes[k]->in[0]), axes[k]);
-	x = x_add(m, x_mul(m, x_cast(m, DT_U64, i), u64(m, 0x9e3779b97f4a7c15u)), u64(m, seed));
 	x = x_mul(m, x2(m, O_XOR, x, x2(m, O_SHR, x, u64(m, 30))), u64(m, 0xbf58476d1ce4e5b9u));
 	x = x_mul(m, x2(m, O_XOR, x, x2(m, O_SHR, x, u64(m, 27))), u64(m, 0x94d049bb133111ebu));
 	return x2(m, O_XOR, x, x2(m, O_SHR, x, u64(m, 31)));
 }
 
-/* Uniform in [0, 1), in f32 or f64. */
+Node *
+random_seed(Build *b, Node *given)
+{
+	Module *m = b->m;
+	Node *v;
+
+	if (!given)
+		return u64(m, seed_of(b));
+	v = x_bits(m, DT_U64, x_cast(m, DT_F64, scalar_arg(m, given)));
+	return finished(m, x_add(m, v, u64(m, 1)));
+}
+
+/* Uniform in [0, 1), in f32 or f64, of place i. */
+static Node *
+uniform_at(Module *m, DType f, Node *seed, Node *i)
+{
+	int bits = f == DT_F64 ? 53 : 24;
+	Node *x = x_mul(m, x_cast(m, DT_U64, i), u64(m, 0x9e3779b97f4a7c15u));
+
+	x = x2(m, O_SHR, finished(m, x_add(m, x, seed)), u64(m, 64 - (uint64_t)bits));
+	return x_mul(m, x_cast(m, f, x_cast(m, DT_I64, x)), x_flt(m, f, ldexp(1, -bits)));
+}
+
+static Node *
+place_of(Module *m, int rank, Node *const *axes)
+{
+	Node *i = x_idx(m, 0);
+	int k;
+
+	for (k = 0; k < rank; k++)
+		i = x_add(m, x_mul(m, i, axes[k]->in[0]), axes[k]);
+	return i;
+}
+
 static Node *
 uniform(Module *m, DType f, uint64_t seed, int rank, Node *const *axes)
 {
-	int bits = f == DT_F64 ? 53 : 24;
-	Node *x = x2(m, O_SHR, random_bits(m, seed, rank, axes), u64(m, 64 - (uint64_t)bits));
-
-	return x_mul(m, x_cast(m, f, x_cast(m, DT_I64, x)), x_flt(m, f, ldexp(1, -bits)));
+	return uniform_at(m, f, u64(m, seed), place_of(m, rank, axes));
 }
 
 static Node *
@@ -143,19 +167,14 @@ build_bernoulli(Build *b)
 	return t_tensor(m, rank_of(x), axes, x_select(m, p, x_int(m, d, 1), x_int(m, d, 0)));
 }
 
-/* From log-odds [batch, classes]: how many running sums of odds lie at or below a random part of
- * the whole. */
-static Node *
-build_multinomial(Build *b)
+/* How many running sums of odds lie at or below a random part of the whole. */
+Node *
+classes_drawn(Build *b, Node *x, int64_t n, Node *seed, Node *first, DType d)
 {
 	Module *m = b->m;
-	Node *x = b->in[0], *odds, *sums, *axes[2], *j, *most, *whole, *at;
-	DType d = dtype_of_onnx((int)attr_int(b, "dtype")), f = DT_F64;
-	int64_t n = attr_int(b, "sample_size");
+	Node *odds, *sums, *axes[2], *j, *most, *whole, *at;
+	DType f = DT_F64;
 
-	if (rank_of(x) != 2 || n < 0 || (d != DT_I32 && d != DT_I64))
-		return fail(b, "the operand has %d dimensions, the sample %lld", rank_of(x),
-			(long long)n);
 	axes_new(m, 2, x->type->dims, axes);
 	j = x_axis(m, dim_of(x, 1));
 	most = t_tensor(m, 1, axes,
@@ -167,8 +186,8 @@ build_multinomial(Build *b)
 	axes[0] = x_axis(m, dim_of(x, 0));
 	axes[1] = x_axis(m, x_idx(m, n));
 	whole = x_read(m, sums, (Node *[]){axes[0], x_addi(m, dim_of(x, 1), -1)});
-	at = x_mul(m, uniform(m, f, seed_of(b), 2, axes), whole);
-	at = t_tensor(m, 2, axes, at);
+	at = x_add(m, first, place_of(m, 2, axes));
+	at = t_tensor(m, 2, axes, x_mul(m, uniform_at(m, f, seed, at), whole));
 	axes[0] = x_axis(m, dim_of(x, 0));
 	axes[1] = x_axis(m, x_idx(m, n));
 	j = x_axis(m, dim_of(x, 1));
@@ -177,6 +196,19 @@ build_multinomial(Build *b)
 		x_select(m, at, x_int(m, DT_I64, 1), x_int(m, DT_I64, 0)));
 	at = x_min(m, at, x_cast(m, DT_I64, x_addi(m, dim_of(x, 1), -1)));
 	return t_tensor(m, 2, axes, x_cast(m, d, at));
+}
+
+static Node *
+build_multinomial(Build *b)
+{
+	Node *x = b->in[0];
+	DType d = dtype_of_onnx((int)attr_int(b, "dtype"));
+	int64_t n = attr_int(b, "sample_size");
+
+	if (rank_of(x) != 2 || n < 0 || (d != DT_I32 && d != DT_I64))
+		return fail(b, "the operand has %d dimensions, the sample %lld", rank_of(x),
+			(long long)n);
+	return classes_drawn(b, x, n, random_seed(b, NULL), x_idx(b->m, 0), d);
 }
 
 /* ---- dropout --------------------------------------------------------------------------------- */

@@ -554,7 +554,8 @@ rnn_float_args(Build *b, Rnn *r, int gates, int nact, const char *const *default
 	if (!rnn_args(b, r, gates, nact, defaults))
 		return false;
 	gh = x_muli(m, r->H, gates);
-	Node *w[3] = {x_idx(m, r->dirs), gh, x_add(m, r->I, wider)}, *rr[3] = {x_idx(m, r->dirs), gh, r->H};
+	Node *w[3] = {x_idx(m, r->dirs), gh, x_add(m, r->I, wider)},
+		*rr[3] = {x_idx(m, r->dirs), gh, r->H};
 	return expect_dims(b, r->w, "W", 3, w) && expect_dims(b, r->r, "R", 3, rr);
 }
 
