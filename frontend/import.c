@@ -252,6 +252,11 @@ static bool is_constant(const OnnxNode *n)
 	return !*n->domain && !strcmp(n->op, "Constant");
 }
 
+static bool is_gradient(const OnnxNode *n)
+{
+	return !strcmp(n->domain, "ai.onnx.preview.training") && !strcmp(n->op, "Gradient");
+}
+
 /* Within what is passed over: its operators at least can be told. */
 static void note_within(Import *im, const OnnxNode *n)
 {
@@ -476,6 +481,8 @@ static bool import_node(Import *im, const OnnxNode *n, Env *e)
 	Node *r = NULL;
 	if (poisoned) {
 		note_within(im, n);
+	} else if (is_gradient(n)) {
+		r = import_gradient(im, n, in, e);
 	} else {
 		Form f = form_of(im, n, in);
 		r = make_node(im, &f, e, &fork);

@@ -7,6 +7,6 @@ const Op *const op_families[] = {
 	ops_loss, ops_signal, ops_ml, ops_svm, ops_trees, ops_contrib, ops_contrib_attention,
 	ops_sequence, ops_text,
 	ops_contrib_more, ops_contrib_moe, ops_contrib_tokens, ops_contrib_mixed, ops_matrix,
-	ops_attn_lstm, ops_search,
+	ops_attn_lstm, ops_search, ops_gradient,
 	NULL
 };

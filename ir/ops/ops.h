@@ -11,7 +11,8 @@ extern const Op ops_elementwise[], ops_shape[], ops_move[], ops_index[], ops_ord
 	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[],
 	ops_contrib_attention[], ops_sequence[],
 	ops_text[], ops_contrib_more[], ops_contrib_moe[], ops_contrib_tokens[], ops_contrib_mixed[],
-	ops_matrix[], ops_attn_lstm[], ops_search[];
+	ops_matrix[], ops_attn_lstm[], ops_search[],
+	ops_gradient[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
 #define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
