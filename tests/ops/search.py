@@ -86,7 +86,9 @@ class Gpt:
             x = g.Add(x, g.MatMul(attend(g, heads(g, q), k, v, "attention_mask", True), o))
             ins.append((f"past_{i}", T.FLOAT, [2, "B", H, "P", D]))
             outs.append((f"present_{i}", T.FLOAT, [2, "B", H, "T", D]))
-        g.Mul(g.MatMul(x, self.wte.T.copy()), self.sharp, name="logits")
+        never = np.zeros(V, np.float32)
+        never[PAD] = -50
+        g.Add(g.Mul(g.MatMul(x, self.wte.T.copy()), self.sharp), never, name="logits")
         return g.done(name, ins, outs)
 
 
@@ -207,6 +209,16 @@ def beam(name, model, beams=3, kept=2, length=10, ids=IDS, outs=("sequences", "s
     case("beam_" + name, op, ins, list(outs), a, want)
 
 
+def padded(seq, n):
+    """After an entry's first pad, which no decoder gives: when all have one, onnxruntime leaves the rest unwritten."""
+    seq = seq.copy()
+    for row in seq:
+        ends = np.flatnonzero(row[n:] == PAD)
+        if ends.size:
+            row[n + ends[0]:] = PAD
+    return seq
+
+
 def greedy(name, model, op="GreedySearch", length=10, ids=IDS, outs=("sequences",), want=None, **more):
     ins = {"ids": ids, "max_length": one(length), "min_length": None, "repetition_penalty": None, "vocab_mask": None,
            "prefix_vocab_mask": None, "attention_mask": None}
@@ -218,7 +230,7 @@ def greedy(name, model, op="GreedySearch", length=10, ids=IDS, outs=("sequences"
             ins[k] = v
         else:
             a[k] = v
-    case(op.lower() + "_" + name, op, ins, list(outs), a, want)
+    case(op.lower() + "_" + name, op, ins, list(outs), a, want or (lambda i, seq: padded(seq, ids.shape[1])))
 
 
 WHOLE = ("sequences", "sequences_scores", "scores")
