@@ -377,6 +377,123 @@ private_pointers(Fn *f, const Mem *m, Node *e)
 	return LLVMBuildGEP2(f->b, m->elem, m->base, &i, 1, "");
 }
 
+/* ---- permutations ---------------------------------------------------------------------------- */
+
+/* Instructions that take any element of one register, or of two, for each lane. */
+typedef struct Permute { int bits, lanes; const char *feature, *one, *two; } Permute;
+static const Permute permutes[] = {
+	{32, 16, "avx512f", "llvm.x86.avx512.permvar.si.512", "llvm.x86.avx512.vpermi2var.d.512"},
+	{32, 8, "avx2", "llvm.x86.avx2.permd", NULL},
+	{64, 8, "avx512f", "llvm.x86.avx512.permvar.di.512", "llvm.x86.avx512.vpermi2var.q.512"},
+};
+
+static const Permute *
+permute_for(Fn *f, DType d, int64_t count)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof permutes / sizeof *permutes && x86(f->t); i++) {
+		const Permute *p = &permutes[i];
+		if (dtypes[d].bits == p->bits && f->lanes == p->lanes && machine_has(f->t, p->feature)
+		 && count <= (p->two ? 2 : 1) * p->lanes)
+			return p;
+	}
+	return NULL;
+}
+
+/* The varying and the uniform terms of an index. */
+static void
+split_terms(Fn *f, Node *e, Node **varying, Node **uniform)
+{
+	Node *t[MAX_TERMS];
+	int i, n = terms(e, t, 0);
+
+	*varying = *uniform = x_idx(f->m, 0);
+	for (i = 0; i < n; i++)
+		if (varies(f, t[i]))
+			*varying = x_add(f->m, *varying, t[i]);
+		else
+			*uniform = x_add(f->m, *uniform, t[i]);
+}
+
+/* Bits of the lanes from `from` on that are below count and, where that is given, the index limit. */
+static Val
+lanes_below(Fn *f, int from, int lanes, int64_t count, Node *limit)
+{
+	Ty bit = LLVMInt1TypeInContext(f->cx);
+	Val k[64], v;
+	int i;
+
+	for (i = 0; i < lanes; i++)
+		k[i] = LLVMConstInt(bit, from + i < count, false);
+	v = LLVMConstVector(k, (unsigned)lanes);
+	if (!limit)
+		return v;
+	for (i = 0; i < lanes; i++)
+		k[i] = i64c(f, from + i);
+	return LLVMBuildAnd(f->b, v, LLVMBuildICmp(f->b, LLVMIntSLT, LLVMConstVector(k, (unsigned)lanes),
+		splat(f, LLVMBuildSExt(f->b, ex_index(f, limit), LLVMInt64TypeInContext(f->cx), ""), lanes),
+		""), "");
+}
+
+/* Elements p[from] on, `lanes` of them, of which those of the mask may be read; zeros if no lane
+ * runs. */
+static Val
+some_elements(Fn *f, const Mem *m, Val p, int from, int lanes, Val mask, DType d)
+{
+	Ty t = vec_of(m->elem, lanes);
+	Val v, off = i64c(f, from);
+
+	p = LLVMBuildGEP2(f->b, m->elem, p, &off, 1, "");
+	if (f->mask)
+		p = LLVMBuildSelect(f->b, intrinsic(f, "llvm.vector.reduce.or", LLVMTypeOf(f->mask), NULL, 1,
+			&f->mask), p, constant_at(f, d, x_num(f->m, d, (Num){0}), lanes), "");
+	v = intrinsic(f, "llvm.masked.load", t, LLVMTypeOf(p), 3, (Val[]){p, mask, LLVMConstNull(t)});
+	set_align(f, v, 0, elem_bytes(d));
+	return annotate(f, m, v);
+}
+
+static Node *
+buffer_size(Fn *f, Node *buf)
+{
+	Node *n = x_idx(f->m, 1);
+	int i;
+
+	for (i = 0; i < buf->nin; i++)
+		n = x_mul(f->m, n, buf->in[i]);
+	return n;
+}
+
+/* A lookup among so few elements that registers hold them, NULL if it is none. Lanes that do not
+ * run get any of them. What may lie beyond the buffer is not read, though the range says so. */
+static Val
+permuted(Fn *f, Node *buf, const Mem *m, DType d, Node *index)
+{
+	Node *varying, *uniform, *left;
+	const Permute *row;
+	int64_t count;
+	Ty t;
+	Val p, in[3], r;
+	int k;
+
+	split_terms(f, index, &varying, &uniform);
+	count = varying->hi < 64 ? varying->hi + 1 : 64;
+	if (varying->lo != 0 || !(row = permute_for(f, d, count)))
+		return NULL;
+	left = x_sub(f->m, buffer_size(f, buf), uniform);
+	if (prove_le(f->m, x_idx(f->m, count), left))
+		left = NULL;
+	t = vec_of(LLVMIntTypeInContext(f->cx, (unsigned)row->bits), row->lanes);
+	p = address(f, m->base, m->elem, uniform);
+	in[1] = LLVMBuildIntCast2(f->b, ex_lanes(f, varying), t, true, "");
+	for (k = 0; k * row->lanes < count; k++)
+		in[2 * k] = LLVMBuildBitCast(f->b, some_elements(f, m, p, k * row->lanes, row->lanes,
+			lanes_below(f, k * row->lanes, row->lanes, count, left), d), t, "");
+	r = count > row->lanes ? intrinsic(f, row->two, NULL, NULL, 3, in)
+		: intrinsic(f, row->one, NULL, NULL, 2, in);
+	return LLVMBuildBitCast(f->b, r, vec_of(m->elem, row->lanes), "");
+}
+
 static Val
 back(Fn *f, const Mem *m, Val p)
 {
@@ -429,6 +546,8 @@ ld(Fn *f, Node *e, Val passthru)
 		}
 		/* fall through */
 	default:
+		if (a.kind == ANY && !passthru && (v = permuted(f, buf, m, d, a.rest)))
+			break;
 		v = gather(f, m, d, pointers(f, m, a), passthru);
 		break;
 	}

@@ -313,27 +313,41 @@ element_units(Node *t)
 	return work + bytes / 2;
 }
 
-/* Does a reduction of the body read along a contiguous axis while `last` is none? */
+/* Is the reduction inside another one? */
+static bool
+is_nested(const Node *red, int n, Node *const *list)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE && list[i] != red && contains(list[i], red))
+			return true;
+	return false;
+}
+
+/* Does a reduction of the body read along a contiguous axis, and more than `last` is one? */
 static bool
 reduces_along(KB *kb, Node *body, Node *last)
 {
 	Node **list, *red, *c;
-	int i, n, rows = 0, cols = 0;
+	int i, j, n, rows = 0, cols = 0;
 
 	list = topo_scalar(body, &n);
-	for (i = 0; i < n; i++)
-		if (list[i]->code == O_REDUCE) {
-			red = contiguous_last(kb, list[i]);
-			red = red->in[red->nin - 2];
-			for (int j = 0; j < n; j++) {
-				if (list[j]->code != O_READ || !contains(list[j], red))
-					continue;
-				c = elem_stride(kb, list[j], red);
-				rows += c && is_intv(c, 1) && const_or(red->in[0], 64) >= 8;
-				c = last ? elem_stride(kb, list[j], last) : NULL;
-				cols += c && (is_intv(c, 1) || is_intv(c, 0));
-			}
+	for (i = 0; i < n; i++) {
+		if (list[i]->code != O_REDUCE || is_nested(list[i], n, list))
+			continue;
+		red = contiguous_last(kb, list[i]);
+		red = red->in[red->nin - 2];
+		for (j = 0; j < n; j++) {
+			if (list[j]->code != O_READ || !contains(list[j], red))
+				continue;
+			c = elem_stride(kb, list[j], red);
+			rows += c && is_intv(c, 1) && const_or(red->in[0], 64) >= 8;
+			c = last ? elem_stride(kb, list[j], last) : NULL;
+			cols += c && (is_intv(c, 1) || is_intv(c, 0));
+			cols -= c && c->lo > 1;
 		}
+	}
 	free(list);
 	return rows > cols;
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include "sched.h"
 
+enum { WRITTEN_OUT = 4, MAX_WRITTEN = 48 };   /* steps at once, of bodies of at most so many nodes */
+
 /* ---- sizes and axes -------------------------------------------------------------------------- */
 
 int64_t
@@ -414,7 +416,25 @@ elem_stride(KB *kb, Node *read, Node *axis)
 	return linear_in(kb->m, a, axis, &c, &rest) ? c : NULL;
 }
 
-/* Do all reads in e that move with the axis move by one element a step? There is one, and no scan. */
+/* Is the read at places that other reads give? Lanes gather it as well as single elements. */
+static bool
+looks_up(const KB *kb, const Node *read, const Node *axis)
+{
+	int i, k, n;
+	bool yes = false;
+	Node **list;
+
+	for (k = 1; k < read->nin && !yes && !kb->s->gpu; k++) {
+		list = topo_scalar(read->in[k], &n);
+		for (i = 0; i < n && !yes; i++)
+			yes = list[i]->code == O_READ && contains(list[i], axis);
+		free(list);
+	}
+	return yes;
+}
+
+/* Do all reads in e that move with the axis move by one element a step, or look something up by
+ * what does? There is one, and no scan. */
 static bool
 unit_stride(KB *kb, Node *e, Node *axis)
 {
@@ -433,7 +453,7 @@ unit_stride(KB *kb, Node *e, Node *axis)
 			c = elem_stride(kb, list[i], axis);
 			if (c && is_intv(c, 1))
 				unit++;
-			else
+			else if (!looks_up(kb, list[i], axis))
 				other++;
 		} else if (list[i]->code == O_ITER)
 			other += 100;
@@ -561,11 +581,45 @@ reduce_lanes(KB *kb, Region *r, Node *red, Node *body, int w)
 		(Node *[]){x_idx(m, 0)}));
 }
 
+/* acc comb= body where the axis is at i. */
+static void
+serial_step(KB *kb, Region *r, Comb c, Node *acc, Node *body, Node *axis, Node *i)
+{
+	Module *m = kb->m;
+	Node *zero = x_idx(m, 0), *v = kb_emit(kb, r, subst1(m, body, axis, i));
+
+	l_store(m, r, acc, 1, &zero, accumulate(kb, c, l_load(m, acc, 1, &zero), v));
+}
+
+/* The innermost loop. In vectors, short steps of a known number are written out in fours: counting
+ * would cost as much as they. */
+static void
+serial_steps(KB *kb, Region *r, Comb c, Node *acc, Node *body, Node *axis)
+{
+	Module *m = kb->m;
+	Node *n = kb_emit(kb, r, axis->in[0]), *k, *u = x_axis(m, x_idx(m, WRITTEN_OUT));
+	Region *in = region_new(m, NULL), *q = region_new(m, NULL);
+	int64_t v = const_or(n, 0), i;
+
+	if (!kb->in_vector || v < 2 * WRITTEN_OUT || body->size > MAX_WRITTEN) {
+		k = x_axis(m, n);
+		serial_step(kb, in, c, acc, body, axis, k);
+		l_for(m, r, F_SERIAL, k, in);
+		return;
+	}
+	k = x_axis(m, x_idx(m, v / WRITTEN_OUT));
+	serial_step(kb, q, c, acc, body, axis, x_add(m, x_muli(m, k, WRITTEN_OUT), u));
+	l_for(m, in, F_UNROLL, u, q);
+	l_for(m, r, F_SERIAL, k, in);
+	for (i = v - v % WRITTEN_OUT; i < v; i++)
+		serial_step(kb, r, c, acc, body, axis, x_idx(m, i));
+}
+
 static Node *
 reduce_serial(KB *kb, Region *r, Node *red, Node *body)
 {
 	Module *m = kb->m;
-	Node *zero = x_idx(m, 0), *one = x_idx(m, 1), *acc, *axis, *v;
+	Node *zero = x_idx(m, 0), *one = x_idx(m, 1), *acc, *axis;
 	DType d = work_type(red->type->dtype);
 	Region *in = r, *q;
 	Comb c = (Comb)red->n;
@@ -573,15 +627,14 @@ reduce_serial(KB *kb, Region *r, Node *red, Node *body)
 
 	acc = reg(kb, r, d, 1, &one);
 	l_store(m, r, acc, 1, &zero, x_comb_identity(m, c, d));
-	for (i = 0; i + 1 < red->nin; i++) {
+	for (i = 0; i + 2 < red->nin; i++) {
 		axis = x_axis(m, kb_emit(kb, in, red->in[i]->in[0]));
 		body = subst1(m, body, red->in[i], axis);
 		q = region_new(m, NULL);
 		l_for(m, in, F_SERIAL, axis, q);
 		in = q;
 	}
-	v = kb_emit(kb, in, body);
-	l_store(m, in, acc, 1, &zero, accumulate(kb, c, l_load(m, acc, 1, &zero), v));
+	serial_steps(kb, in, c, acc, body, red->in[red->nin - 2]);
 	return l_let(m, r, l_load(m, acc, 1, &zero));
 }
 

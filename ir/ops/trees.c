@@ -7,24 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "ml.h"
-
-typedef enum Mode { LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF } Mode;
-
-/* What the tables are made from. Children of an inner node: true, false. */
-typedef struct TreeNode { Mode mode; int32_t feature; double value; int64_t child[2];
-	bool missing_true; } TreeNode;
-typedef struct Weight { int64_t leaf; int64_t target; double weight; } Weight;   /* leaf: a node */
-typedef struct Forest {
-	int64_t nnodes, ntrees, nweights, ninner, nleaves, ntargets;
-	TreeNode *nodes;
-	int64_t *roots;        /* a node of each tree */
-	Weight *weights;
-	int64_t *place;        /* a node's row in the tables */
-	int depth;
-	double *members;       /* of node's MEMBER sets, each ended by NaN; value is where one begins */
-	int64_t nmembers;
-} Forest;
+#include "trees.h"
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
@@ -509,14 +492,7 @@ leaves(Build *b, const Forest *f, Node *x, DType c)
 	Node *axes[2], *step, *carry = x_carry(m, DT_I32), *node = x_cast(m, DT_INDEX, carry), *idx[2],
 		*e, *v, *feature;
 	Node *table;
-	int64_t i, last = -1;
 
-	for (i = 0; i < f->nnodes; i++)
-		if (f->nodes[i].mode != LEAF && f->nodes[i].feature > last)
-			last = f->nodes[i].feature;
-	require(m, x_lt(m, x_idx(m, last), dim_of(x, 1)), b->loc, "a tree asks for feature %lld of %s",
-		(long long)last,
-		expr_print(m, dim_of(x, 1)));
 	axes[0] = x_axis(m, dim_of(x, 0));
 	axes[1] = x_axis(m, x_idx(m, f->ntrees));
 	step = x_axis(m, x_idx(m, f->depth));
@@ -594,6 +570,18 @@ weight_read(Build *b, const Forest *f, DType c, Comb comb, Node *leaf, Node *tar
 		x_num(m, c, none));
 }
 
+static void
+check_features(Build *b, const Forest *f, Node *x)
+{
+	int64_t i, last = -1;
+
+	for (i = 0; i < f->nnodes; i++)
+		if (f->nodes[i].mode != LEAF && f->nodes[i].feature > last)
+			last = f->nodes[i].feature;
+	require(b->m, x_lt(b->m, x_idx(b->m, last), dim_of(x, 1)), b->loc,
+		"a tree asks for feature %lld of %s", (long long)last, expr_print(b->m, dim_of(x, 1)));
+}
+
 /* [n, targets]: the combined weights of all trees. */
 static Node *
 combined(Build *b, Forest *f, Node *x, DType c, Comb comb)
@@ -606,6 +594,10 @@ combined(Build *b, Forest *f, Node *x, DType c, Comb comb)
 			(long long)f->ntargets);
 	if (!measure(b, f))
 		return NULL;
+	check_features(b, f, x);
+	e = forest_by_masks(b, f, x, c, comb);
+	if (e)
+		return e;
 	place_nodes(b, f);
 	leaf = leaves(b, f, x, c);
 	axes[0] = idx[0] = x_axis(m, dim_of(x, 0));
