@@ -578,29 +578,100 @@ lane_compare(Fn *f, Node *e)
 
 /* ---- products of bytes ----------------------------------------------------------------------- */
 
-/* The machine's instruction for a whole vector (VPDPBUSD), or NULL. */
+/* The call of an intrinsic of LLVM's on operands of as many bits as its own, as i32. */
+static Val
+call_bytes(Fn *f, const char *name, Val *in, int n)
+{
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	Ty type, params[3];
+	Val fn = LLVMGetIntrinsicDeclaration(f->mod, id, NULL, 0);
+	int i;
+
+	type = LLVMIntrinsicGetType(f->cx, id, NULL, 0);
+	LLVMGetParamTypes(type, params);
+	for (i = 0; i < n; i++)
+		in[i] = LLVMBuildBitCast(f->b, in[i], params[i], "");
+	return LLVMBuildCall2(f->b, type, fn, in, (unsigned)n, "");
+}
+
+/* The same of an intrinsic for any type. */
+static Val
+call_neon(Fn *f, const char *name, Val acc, Val a, Val b)
+{
+	Ty bytes = LLVMVectorType(LLVMInt8TypeInContext(f->cx), 16), over[2] = {LLVMTypeOf(acc), bytes};
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	Val in[3] = {acc, LLVMBuildBitCast(f->b, a, bytes, ""), LLVMBuildBitCast(f->b, b, bytes, "")};
+
+	return LLVMBuildCall2(f->b, LLVMIntrinsicGetType(f->cx, id, over, 2),
+		LLVMGetIntrinsicDeclaration(f->mod, id, over, 2), in, 3, "");
+}
+
+/*
+ * USDOT, or SDOT of a - 128, that is with its highest bits flipped: then 128 times b's sum is
+ * missing, which depends on no row.
+ */
+static Val
+dot4_neon(Fn *f, Val acc, Val a, Val b)
+{
+	Val high = like_int(f, a, (int32_t)0x80808080u), sum;
+
+	if (machine_has(f->t, "i8mm"))
+		return call_neon(f, "llvm.aarch64.neon.usdot", acc, a, b);
+	sum = call_neon(f, "llvm.aarch64.neon.sdot", LLVMConstNull(LLVMTypeOf(b)), b, high);
+	acc = call_neon(f, "llvm.aarch64.neon.sdot", acc, LLVMBuildXor(f->b, a, high, ""), b);
+	return LLVMBuildSub(f->b, acc, sum, "");
+}
+
+/* Bytes 0 and 2 of each element, or 1 and 3, in 16 bits each. */
+static Val
+every_other(Fn *f, Val v, bool odd, bool is_signed)
+{
+	Val s = LLVMBuildBitCast(f->b, v,
+		LLVMVectorType(LLVMInt16TypeInContext(f->cx), 2 * (unsigned)val_lanes(v)), "");
+
+	if (!is_signed)
+		return odd ? LLVMBuildLShr(f->b, s, like_int(f, s, 8), "")
+			: LLVMBuildAnd(f->b, s, like_int(f, s, 255), "");
+	if (!odd)
+		s = LLVMBuildShl(f->b, s, like_int(f, s, 8), "");
+	return LLVMBuildAShr(f->b, s, like_int(f, s, 8), "");
+}
+
+/*
+ * PMADDWD of the even bytes and of the odd ones, which is exact. (PMADDUBSW takes them as they are,
+ * but saturates: 255 * 127 * 2 is more than 16 bits hold.)
+ */
+static Val
+dot4_words(Fn *f, int i, Val acc, Val a, Val b)
+{
+	static const char *const names[] = {"llvm.x86.sse2.pmadd.wd", "llvm.x86.avx2.pmadd.wd",
+		"llvm.x86.avx512.pmaddw.d.512"};
+	Val in[2];
+	int odd;
+
+	for (odd = 0; odd < 2; odd++) {
+		in[0] = every_other(f, a, odd, false);
+		in[1] = every_other(f, b, odd, true);
+		acc = LLVMBuildAdd(f->b, acc, call_bytes(f, names[i], in, 2), "");
+	}
+	return acc;
+}
+
+/* By the machine's instruction for a whole vector (VPDPBUSD and others), or NULL. */
 static Val
 dot4_vector(Fn *f, Val acc, Val a, Val b)
 {
 	static const char *const names[] = {"llvm.x86.avx512.vpdpbusd.128",
 		"llvm.x86.avx512.vpdpbusd.256",
 		"llvm.x86.avx512.vpdpbusd.512"};
-	int lanes = val_lanes(a), i = lanes == 4 ? 0 : lanes == 8 ? 1 : 2;
-	Val in[3] = {acc, a, b}, fn;
-	Ty type, params[3];
-	unsigned id;
+	int lanes = val_lanes(a), i = lanes == 4 ? 0 : lanes == 8 ? 1 : 2, parts = machine_dot4(f->t);
+	Val in[3] = {acc, a, b};
 
-	if (!x86(f->t) || !machine_dot4(f->t) || (lanes != 4 && lanes != 8 && lanes != 16))
+	if (!parts || (lanes != 4 && lanes != 8 && lanes != 16) || 32 * lanes > f->t->vector_bits)
 		return NULL;
-	id = LLVMLookupIntrinsicID(names[i], strlen(names[i]));
-	if (!id)
-		return NULL;
-	fn = LLVMGetIntrinsicDeclaration(f->mod, id, NULL, 0);
-	type = LLVMIntrinsicGetType(f->cx, id, NULL, 0);
-	LLVMGetParamTypes(type, params);
-	for (i = 0; i < 3; i++)
-		in[i] = LLVMBuildBitCast(f->b, in[i], params[i], "");
-	return LLVMBuildCall2(f->b, type, fn, in, 3, "");
+	if (!x86(f->t))
+		return dot4_neon(f, acc, a, b);
+	return parts == 1 ? call_bytes(f, names[i], in, 3) : dot4_words(f, i, acc, a, b);
 }
 
 /* acc + dot4(a, b); acc may be NULL. */

@@ -150,10 +150,13 @@ machine_half_op(const Machine *t, OpCode op, DType d)
 	return d == DT_F16 && (op == O_ADD || op == O_SUB || op == O_MUL) && t && machine_has(t, "f16");
 }
 
-bool
+int
 machine_dot4(const Machine *t)
 {
-	return machine_has(t, "avx512vnni") || machine_has(t, "avxvnni");
+	if (machine_has(t, "avx512vnni") || machine_has(t, "avxvnni") || machine_has(t, "dotprod"))
+		return 1;
+	return machine_has(t, t->vector_bits > 256 ? "avx512bw" : t->vector_bits > 128 ? "avx2" : "sse4.1")
+		? 2 : 0;
 }
 
 bool

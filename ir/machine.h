@@ -45,8 +45,10 @@ const Machine *machine_find(Module *, const char *name);
 bool machine_has(const Machine *, const char *feature);
 /* Does code for b, another CPU of the same architecture, run on a? */
 bool machine_covers(const Machine *a, const Machine *b);
-/* Has it an instruction for dot4 (scalar.def) on a vector? */
-bool machine_dot4(const Machine *);
+/* In how many vectors each of its operands is spelled out for dot4 (scalar.def) on vectors: 1 where an
+ * instruction takes them as they are, 2 where it takes their bytes widened to 16 bits; 0: it is not
+ * worth its while. */
+int machine_dot4(const Machine *);
 /* Has it the operation for values of the half type, in one rounding? The result is that of f32 rounded: 24
  * bits of fraction are more than twice 11 and two. The machine may be NULL. */
 bool machine_half_op(const Machine *, OpCode, DType);

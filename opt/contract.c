@@ -147,12 +147,14 @@ holds_product(const Machine *mach, Node *t, const Node *part)
 }
 
 /* Rows that the registers allow beside v vectors of columns: the accumulators of so many tiles, a
- * step's vectors of b, and a value of a unless multiply-adds broadcast it from memory. */
+ * step's vectors of b, and a value of a unless multiply-adds broadcast it from memory; of operands
+ * split into parts all of these, and a product. */
 static int
-rows_for(const Machine *mach, int v, int tiles)
+rows_for(const Machine *mach, int v, int tiles, int split)
 {
 	int regs = mach->vector_regs ? mach->vector_regs : 16,
-		rows = (regs - v - !machine_broadcasts(mach)) / (v * tiles);
+		other = split > 1 ? v * split + split + 1 : v + !machine_broadcasts(mach),
+		rows = (regs - other) / (v * tiles);
 
 	return rows > MAX_ROWS ? MAX_ROWS : rows;
 }
@@ -224,13 +226,13 @@ streams(Sched *s, const Node *t, const Contraction *c)
 
 /* The tile of the most columns that has m rows (0: not known), or of the most rows. */
 static void
-tall_tile(Sched *s, DType d, int tiles, int64_t m, int block, int *nr, int *mr)
+tall_tile(Sched *s, DType d, int tiles, int split, int64_t m, int block, int *nr, int *mr)
 {
 	int lanes = lanes_of(s, d), v, rows;
 
 	*nr = lanes, *mr = 0;
 	for (v = MAX_VECTORS; v >= 1; v--) {
-		rows = rows_for(s->mach, v, tiles);
+		rows = rows_for(s->mach, v, tiles, split);
 		if (m > 0 && rows > m)
 			rows = (int)m;
 		if (rows > *mr && !(block && block % (v * lanes))) {
@@ -255,8 +257,8 @@ leaves_cache(const Sched *s, DType d, double depth, int v)
 /* The tile, or tiles, for n columns and m rows (0: not known); depth: of sums whose columns are used
  * again, or 0. Columns that are stored in blocks stay in one. */
 static void
-tile_for(Sched *s, DType d, int tiles, int64_t n, int64_t m, double depth, int block, int *nr,
-	int *mr)
+tile_for(Sched *s, DType d, int tiles, int split, int64_t n, int64_t m, double depth, int block,
+	int *nr, int *mr)
 {
 	int lanes = lanes_of(s, d), v, rows;
 	int64_t parts;
@@ -264,7 +266,7 @@ tile_for(Sched *s, DType d, int tiles, int64_t n, int64_t m, double depth, int b
 
 	*nr = lanes, *mr = 1;
 	for (v = 1; v <= MAX_VECTORS; v++) {
-		rows = rows_for(s->mach, v, tiles);
+		rows = rows_for(s->mach, v, tiles, split);
 		if (rows < 1 || (block && block % (v * lanes)) || leaves_cache(s, d, depth, v))
 			continue;
 		if (m > 0) {                         /* equal parts */
@@ -364,7 +366,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	Node **list, *red = NULL, *whole = NULL, *mul;
 	Contraction c[2] = {{0}};
 	bool ok[2], other = false;
-	int i, k, n, tiles;
+	int i, k, n, tiles, split;
 	int64_t m = 0;
 	double rows = 1, depth;
 
@@ -409,11 +411,12 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	tiles = whole && !transforms_product(s->m, t, out, &m) ? 2 : 1;
 	for (k = 0, depth = rows > MAX_ROWS; k < out->nred; k++)
 		depth *= (double)const_or(out->red[k]->in[0], 1);
+	split = mul->code == O_DOT4 ? machine_dot4(s->mach) : 1;
 	out->streams = streams(s, t, out);
 	if (out->streams)
-		tall_tile(s, red->type->dtype, tiles, m, column_block(s, out->b), &out->nr, &out->mr);
+		tall_tile(s, red->type->dtype, tiles, split, m, column_block(s, out->b), &out->nr, &out->mr);
 	else
-		tile_for(s, red->type->dtype, tiles, const_or(out->n->in[0], 64), m, depth,
+		tile_for(s, red->type->dtype, tiles, split, const_or(out->n->in[0], 64), m, depth,
 			column_block(s, out->b), &out->nr, &out->mr);
 	return true;
 }

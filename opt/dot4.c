@@ -1,6 +1,6 @@
 /*
  * dot4: sums of products of bytes in i32 (MatMulInteger, QLinearConv and the like), four products
- * an instruction where the machine has one (VPDPBUSD).
+ * an instruction where the machine has one (VPDPBUSD, SDOT), two where it has that (PMADDWD).
  *
  *	sum (k: K) i32(a[.., k]) * i32(b[k, ..])   ->   sum (k: K/4) dot4(a4[.., k], b4[k, ..])
  *

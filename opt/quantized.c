@@ -6,12 +6,12 @@
  *	  -> f32(sum i32(a) i32(b) - za sum i32(b) - zb sum i32(a) + za zb K) * (sa sb)
  *
  * Along axes that scales or zero points depend on (blocks of weights) the sum stays one of floats,
- * around that of integers. Bytes may be some of their bits. Bytes padded with 0 after they were dequantized are padded with their zero point instead. The
- * integers are exact (K is small enough not to wrap): the result is off by two roundings, the float
+ * around that of integers. Bytes may be some of their bits. Bytes padded with 0 after they were
+ * dequantized are padded with their zero point instead. The integers are exact (K is small enough not to wrap): the result is off by two roundings, the float
  * sum by more. Class real: listed in the precision ledger, off with --strict.
  *
  * Needs the tensor level before producers are inlined and constants folded; leaves such sums in i32
- * where the machine sums bytes in fours.
+ * where the machine sums bytes as they are in fours: bytes that it must widen take as long as floats.
  */
 #include <float.h>
 #include <stdlib.h>
@@ -250,7 +250,7 @@ pass_quantized(Module *m)
 {
 	Quantized p = {.m = m};
 
-	if (machine_dot4(m->machine) && !m->strict)
+	if (machine_dot4(m->machine) == 1 && !m->strict)
 		rewrite_module(m, false, quantized_node, &p);
 	map_free(&p.padded);
 	return true;
