@@ -305,6 +305,7 @@ build_multi_head(Build *b)
 typedef struct Group {
 	Node *lens, *S, *bias, *sinks, *ids;
 	bool causal, smooth, in_place; /* in_place: what lies past the end of a cache stays */
+	int64_t packed;                /* elements of a byte of a quantized cache, 0: it is none */
 	int64_t window;
 	/* bool[layouts, rows, columns]: what heads see, by blocks; or NULL */
 	Node *blocks;
@@ -411,6 +412,103 @@ as_type(Module *m, Node *x, DType d)
 	return t_tensor(m, 4, ax, x_cast(m, d, x_read(m, x, ax)));
 }
 
+/* A quantized cache is signed bytes, float8, or, two to a byte, numbers of 4 bits less 8. */
+static bool
+cache_args(Build *b, Group *g)
+{
+	static const char *const kinds[] = {"k_quant_type", "v_quant_type"};
+	Node **in = b->in;
+	int64_t bits = attr_int(b, "kv_cache_bit_width");
+	int i;
+
+	if (!in[3] || dtypes[dtype_of(in[3])].bits > 8)
+		return (!in[12] && !in[13]) || fail(b, "scales without a quantized cache");
+	if (!in[12] || !in[13])
+		return fail(b, "a cache of type %s needs k_scale and v_scale",
+			dtypes[dtype_of(in[3])].text) != NULL;
+	g->packed = dtype_of(in[3]) == DT_U8 ? 2 : 1;
+	if (bits && bits != 8 / g->packed)
+		return fail(b, "kv_cache_bit_width is %lld for a cache of type %s", (long long)bits,
+			dtypes[dtype_of(in[3])].text) != NULL;
+	for (i = 0; i < 2; i++) {
+		const char *kind = attr_str(b, kinds[i]);
+		if (kind && strcmp(kind, "PER_TENSOR") && strcmp(kind, "PER_CHANNEL"))
+			return fail(b, "%s is \"%s\" with a quantized cache", kinds[i], kind) != NULL;
+		if (rank_of(in[12 + i]) != 4 && !is_intv(numel(b->m, in[12 + i]), 1))
+			return fail(b, "the scale of a cache has %d dimensions, must have 4 or one element",
+				rank_of(in[12 + i])) != NULL;
+	}
+	return true;
+}
+
+/* The scale of element [ax] of a cache. */
+static Node *
+cache_scale(Module *m, Node *scale, Node *const *ax)
+{
+	Node *at[4];
+	int i;
+
+	if (rank_of(scale) != 4)
+		return scalar_arg(m, scale);
+	for (i = 0; i < 4; i++)
+		at[i] = is_intv(dim_of(scale, i), 1) ? x_idx(m, 0)
+			: x_mul(m, ax[i], x_cast(m, DT_INDEX, x_ne(m, dim_of(scale, i), x_idx(m, 1))));
+	return x_read(m, scale, at);
+}
+
+static Node *
+cache_code(Module *m, Node *x, Node *scale, Node *const *ax, DType d, int64_t bits)
+{
+	Node *e = x2(m, O_DIV, x_cast(m, DT_F32, x_read(m, x, ax)), cache_scale(m, scale, ax));
+	double most = (double)((1 << (bits - 1)) - 1);
+
+	if (dt_float(d))
+		return x_cast(m, d, e);
+	e = x_min(m, x_max(m, x1(m, O_RINT, e), x_flt(m, DT_F32, -most - 1)), x_flt(m, DT_F32, most));
+	return x_cast(m, DT_I32, e);
+}
+
+/* Keys or values [B, KH, S, size] as a cache holds them. */
+static Node *
+cache_encode(Module *m, const Group *g, Node *x, Node *scale, DType d)
+{
+	Node *ax[4], *at[4], *e, *n;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		ax[i] = x_axis(m, i < 3 ? dim_of(x, i) : x_fdiv(m, dim_of(x, 3), x_idx(m, g->packed)));
+	if (g->packed == 1)
+		return t_tensor(m, 4, ax, x_cast(m, d, cache_code(m, x, scale, ax, d, 8)));
+	memcpy(at, ax, sizeof at);
+	for (i = 1, e = NULL; i >= 0; i--) {
+		at[3] = x_addi(m, x_muli(m, ax[3], 2), i);
+		n = x_add(m, cache_code(m, x, scale, at, d, 4), x_int(m, DT_I32, 8));
+		e = e ? x2(m, O_OR, x2(m, O_SHL, e, x_int(m, DT_I32, 4)), n) : n;
+	}
+	return t_tensor(m, 4, ax, x_cast(m, d, e));
+}
+
+/* Its values again, of `size` each. */
+static Node *
+cache_decode(Module *m, const Group *g, Node *cache, Node *scale, Node *size, DType d)
+{
+	Node *ax[4], *at[4], *e;
+	int i;
+
+	for (i = 0; i < 4; i++)
+		ax[i] = x_axis(m, i < 3 ? dim_of(cache, i) : size);
+	memcpy(at, ax, sizeof at);
+	at[3] = x_fdiv(m, ax[3], x_idx(m, g->packed));
+	e = x_read(m, cache, at);
+	if (g->packed == 2) {
+		Node *shift = x_cast(m, DT_I32, x_muli(m, x_mod(m, ax[3], x_idx(m, 2)), 4));
+		e = x_and(m, x2(m, O_SHR, x_cast(m, DT_I32, e), shift), x_int(m, DT_I32, 15));
+		e = x_sub(m, e, x_int(m, DT_I32, 8));
+	}
+	e = x_mul(m, x_cast(m, DT_F32, e), cache_scale(m, scale, ax));
+	return t_tensor(m, 4, ax, x_cast(m, d, e));
+}
+
 static bool
 group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 {
@@ -422,10 +520,8 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 		return false;
 	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || !in[3] != !in[4])
 		return fail(b, "query must have 3 dimensions; key with value, past_key with past_value") != NULL;
-	if (in[3] && dtypes[dtype_of(in[3])].bits < 16)
-		return unsupported(b, "a cache of type %s", dtypes[dtype_of(in[3])].text) != NULL;
-	if (in[12] || in[13] || in[14] || in[15] || attr_int(b, "sliding_window_cache"))
-		return unsupported(b, "quantized or sliding caches and norms of queries and keys") != NULL;
+	if (in[14] || in[15] || attr_int(b, "sliding_window_cache"))
+		return unsupported(b, "sliding caches and norms of queries and keys") != NULL;
 	if (rank_of(in[5]) > 2 || (in[10] && rank_of(in[10]) != 4) || (in[11] && rank_of(in[11]) != 1))
 		return fail(b, "seqlens_k, attention_bias or head_sink have unfit dimensions") != NULL;
 	*g = (Group){.lens = in[5], .S = dim_of(in[0], 1), .bias = in[10], .sinks = in[11],
@@ -437,7 +533,7 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 		g->lens = reshape(b->m, in[5], 1, &n);
 	}
 	expect_dim(b, "seqlens_k", dim_of(g->lens, 0), dim_of(in[0], 0), false);
-	return true;
+	return cache_args(b, g);
 }
 
 /* What is beside queries, keys and values: caches, ids, biases. */
@@ -452,8 +548,19 @@ group_shapes(Build *b, Group *g, Node *q, Node *k)
 			return fail(b, "a cache has %d dimensions, must have 4", rank_of(in[i])) != NULL;
 		if (in[i])
 			expect_shape(b, "a cache", in[i], 4,
-				(Node *[]){B, dim_of(k, 1), dim_of(in[3], 2), dim_of(k, 3)});
+				(Node *[]){B, dim_of(k, 1), dim_of(in[3], 2), g->packed
+				? x_fdiv(b->m, dim_of(k, 3), x_idx(b->m, g->packed)) : dim_of(k, 3)});
 	}
+	if (g->packed == 2)
+		require(b->m, x_eq(b->m, x_mod(b->m, dim_of(k, 3), x_idx(b->m, 2)), x_idx(b->m, 0)),
+			b->loc, "two elements are packed to a byte, heads have an odd number");
+	for (i = 12; i < 14 && g->packed; i++)
+		if (rank_of(in[i]) == 4) {
+			expect_dim(b, "the scale of a cache", dim_of(in[i], 0), B, true);
+			expect_dim(b, "the scale of a cache", dim_of(in[i], 1), dim_of(k, 1), true);
+			expect_dim(b, "the scale of a cache", dim_of(in[i], 2), x_idx(b->m, 1), false);
+			expect_dim(b, "the scale of a cache", dim_of(in[i], 3), dim_of(k, 3), true);
+		}
 	if (g->ids && rank_of(g->ids) != 2)
 		return fail(b, "position_ids has %d dimensions, must have 2", rank_of(g->ids)) != NULL;
 	if (g->ids)
@@ -531,10 +638,16 @@ build_group_query(Build *b)
 		return NULL;
 	total = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[6])));
 	total = in[3] ? x_max(m, total, dim_of(in[3], 2)) : total;
+	if (g.packed) {
+		a.k = cache_encode(m, &g, a.k, in[12], dtype_of(in[3]));
+		a.v = cache_encode(m, &g, a.v, in[13], dtype_of(in[4]));
+	}
 	out[1] = present(m, &g, in[3], a.k, total);
 	out[2] = present(m, &g, in[4], a.v, total);
-	a.k = as_type(m, out[1], dtype_of(in[0]));
-	a.v = as_type(m, out[2], dtype_of(in[0]));
+	a.k = g.packed ? cache_decode(m, &g, out[1], in[12], size, dtype_of(in[0]))
+		: as_type(m, out[1], dtype_of(in[0]));
+	a.v = g.packed ? cache_decode(m, &g, out[2], in[13], size, dtype_of(in[0]))
+		: as_type(m, out[2], dtype_of(in[0]));
 	if (g.smooth || g.sinks)
 		a.sink = group_sink;
 	if (!attention(&a))
@@ -908,7 +1021,7 @@ const Op ops_contrib_attention[] = {
 		" -> y, present_key?, present_value?, qk?", build_multi_head,
 		"attention of projected operands"),
 	BUILD("group_query_attention", MS("GroupQueryAttention"), 1,
-	"(q: float, k: q?, v: q?, past_key: float?, past_value: past_key?,"
+	"(q: float, k: q?, v: q?, past_key: float|i8|u8?, past_value: past_key?,"
 		" seqlens: i32, total: i32, cos: q?, sin: q?, position_ids: i64?, attention_bias: q?, head_sink: q?,"
 		" k_scale: f32?, v_scale: f32?, q_norm: q?, k_norm: q?) {causal: int = 1, do_rotary: int = 0, k_quant_type: str?,"
 		" kv_cache_bit_width: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int,"

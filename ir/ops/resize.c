@@ -772,11 +772,32 @@ build_grid_sample(Build *b)
 	return t_tensor(m, rank, axes, x_cast(m, d, v));
 }
 
+/* Where element `axis` of its axis lies in [-1, 1]. Half types round as the function's body does. */
+static Node *
+axis_place(Module *m, Node *axis, DType d, bool corners)
+{
+	Node *o = x_cast(m, d, axis), *dim = x_cast(m, d, axis->in[0]), *two = x_int(m, d, 2);
+	Node *one = x_int(m, d, 1), *minus = x_int(m, d, -1), *step, *pos;
+
+	dim = corners ? x_sub(m, dim, one) : dim;
+	step = x2(m, O_DIV, two, dim);
+	if (dt_small(d) && corners)
+		pos = x_add(m, minus, x_mul(m, o, step));
+	else if (dt_small(d))
+		pos = x_add(m, x_add(m, minus, x2(m, O_DIV, step, two)), x_mul(m, o, step));
+	else {
+		pos = corners ? x_mul(m, o, two) : x_add(m, x_mul(m, o, two), one);
+		pos = x_sub(m, x2(m, O_DIV, pos, dim), one);
+	}
+	/* one element lies at the first corner */
+	return corners ? x_select(m, x_lt(m, x_int(m, d, 0), dim), pos, minus) : pos;
+}
+
 static Node *
 build_affine_grid(Build *b)
 {
 	Module *m = b->m;
-	Node *theta = b->in[0], **size, *axes[MAX_RANK], *r = NULL, *idx[3], *step, *v;
+	Node *theta = b->in[0], **size, *axes[MAX_RANK], *r = NULL, *idx[3], *v;
 	DType d = dtype_of(theta), f = d == DT_F64 ? DT_F64 : DT_F32;
 	bool corners = attr_int(b, "align_corners") != 0;
 	int n, k, i;
@@ -796,19 +817,8 @@ build_affine_grid(Build *b)
 	for (i = 0; i <= n; i++) {                           /* x, y, z, then 1 */
 		idx[2] = x_idx(m, i);
 		v = x_cast(m, f, x_read(m, theta, idx));
-		if (i < n) {
-			Node *o = x_cast(m, f, axes[n - i]),
-				*dim = x_cast(m, f, axes[n - i]->in[0]), *two = x_int(m, f, 2);
-			Node *one = x_int(m, f, 1), *pos;
-			step = corners ? x_sub(m, dim, one) : dim;
-			pos = corners ? x_mul(m, o, two) : x_add(m, x_mul(m, o, two), one);
-			pos = x_sub(m, x2(m, O_DIV, pos, step), one);
-			/* one element lies at the first corner */
-			if (corners)
-				pos = x_select(m, x_lt(m, x_int(m, f, 0), step), pos,
-					x_int(m, f, -1));
-			v = x_mul(m, v, pos);
-		}
+		if (i < n)
+			v = x_mul(m, v, x_cast(m, f, axis_place(m, axes[n - i], d, corners)));
 		r = r ? x_add(m, r, v) : v;
 	}
 	return t_tensor(m, n + 2, axes, x_cast(m, d, r));

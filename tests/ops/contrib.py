@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ops2"))
-from single import F, MS, T, case, f, report, rng, scalar, u8  # noqa: E402
+from single import F, MS, T, case, f, proto, report, rng, scalar, u8  # noqa: E402
 
 I32, I64 = T.INT32, T.INT64
 
@@ -179,6 +179,21 @@ def attention():
          rotary_embedding_dim=16)
 
 
+def quantized_caches():
+    NH, KV, H = 4, 2, 16
+    cos, sin = f(32, H // 2), f(32, H // 2)
+    for bits, t, wide in ((8, np.int8, H), (4, np.uint8, H // 2)):
+        for how, shape in (("TENSOR", (1,)), ("CHANNEL", (1, KV, 1, H))):
+            for S, P in ((1, 5), (3, 0), (3, 4)):
+                past = [ints(256, 1, KV, P, wide).astype(t) for _ in "kv"]
+                scales = [(rng.rand(*shape) * 2 ** -bits + 2. ** -bits).astype(np.float32) * 4 for _ in "kv"]
+                case(f"gqa_{bits}_{how}_{S}_{P}", "GroupQueryAttention",
+                     [f(1, S, NH * H), f(1, S, KV * H), f(1, S, KV * H)] + past + [np.array([S + P - 1], np.int32),
+                     scalar(S + P, np.int32), cos, sin, None, None, None] + scales, [F] + [proto(past[0]).data_type] * 2, MS,
+                     num_heads=NH, kv_num_heads=KV, do_rotary=1, k_quant_type="PER_" + how, v_quant_type="PER_" + how,
+                     kv_cache_bit_width=bits)
+
+
 def csr(blocks):
     rows = np.cumsum(np.pad(blocks.sum(2), ((0, 0), (1, 0))), 1).astype(np.int32)
     cols = np.full((len(blocks), rows[:, -1].max()), -1, np.int32)
@@ -227,6 +242,7 @@ def attending():
         case(f"attn_lstm_{n}", "AttnLSTM", ins, [F, F, F], MS, hidden_size=H, direction=d, **kw)
 
 
-for make in (hashes, grams, decoding, pictures, streams, packed, experts, attention, sparse, attending):
+for make in (hashes, grams, decoding, pictures, streams, packed, experts, attention, sparse, attending,
+             quantized_caches):
     make()
 report()

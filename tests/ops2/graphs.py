@@ -3,6 +3,7 @@ the text's where onnxruntime differs or has no such operator. usage: graphs.py O
 import os
 import sys
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -538,7 +539,24 @@ def trigonometry():
         }}""", [x], [op(x.astype(np.float64)).astype(t) for op in (np.sin, np.cos, np.tan)])
 
 
+def affine():
+    """AffineGrid in half types rounds where the function's body does."""
+    for name, t in (("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)):
+        for corners in (0, 1):
+            theta, places = f(2, 2, 3).astype(t), []
+            for n in (5, 7):
+                step = t(t(2) / t(n - corners))
+                start = t(-1) if corners else t(t(-1) + t(step / t(2)))
+                places.append(np.array([t(start + t(t(k) * step)) for k in range(n)], np.float32))
+            y, x = np.meshgrid(*places, indexing="ij")
+            grid = np.stack([x, y, np.ones_like(x)], -1).reshape(-1, 3)
+            want = (theta.astype(np.float32) @ grid.T).transpose(0, 2, 1).reshape(2, 5, 7, 2).astype(t)
+            case(f"affine_{name}_{corners}", f"""g ({name}[2,2,3] theta, int64[4] size) => ({name}[N,H,W,2] y) {{
+                y = AffineGrid <align_corners = {corners}> (theta, size)
+            }}""", [theta, i64(2, 3, 5, 7)], [want], opset=20)
+
+
 os.makedirs(out)
 np.seterr(invalid="ignore")
-for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks", "versions", "trigonometry"]:
+for part in sys.argv[2:] or ["sequences", "strings", "moved_strings", "maps", "scan8", "ranks", "versions", "trigonometry", "affine"]:
     globals()[part]()
