@@ -297,7 +297,7 @@ element_cost(Node *body)
 
 /* What threads are shared out by (runtime/launch.c: some 30 in a nanosecond): the work of one
  * element, or its traffic at some 60 bytes in a nanosecond; loops read again what is near. */
-static double
+double
 element_units(Node *t)
 {
 	Node **list, *body = t->in[t->nin - 1];
@@ -688,7 +688,8 @@ schedule_cpu(Sched *s, Group *g)
 		return attention_cpu(s, g);
 	if (g->n > 1)
 		return are_elements(g) ? schedule_elements(s, g) : schedule_rows(s, g);
-	if ((k = transform_cpu(s, g)) || (k = contract_cpu(s, g)) || (k = order_cpu(s, g)))
+	if ((k = transform_cpu(s, g)) || (k = contract_cpu(s, g)) || (k = order_cpu(s, g))
+	 || (k = window_cpu(s, g)))
 		return k;
 	return schedule_map(s, g);
 }

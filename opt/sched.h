@@ -169,6 +169,7 @@ Nest nest_of(KB *, Node *tensor);
  * quotient and remainder. */
 bool merge_rows(KB *, Nest *, int k, Node *core);
 double element_cost(Node *body);
+double element_units(Node *tensor);                      /* of an element, to share work out by */
 bool wants_rows(KB *, Nest *);                           /* reduces along a contiguous axis */
 bool body_is_plain(Node *body);                          /* has no loop */
 bool long_rows(Sched *, Node *tensor);                   /* worth a block each */
@@ -201,6 +202,10 @@ Node *factor_read(Node *factor, bool guards);
 bool spells_out(Node *factor);
 /* one step of the sum */
 Node *multiply_add(Module *, const Contraction *, Node *a, Node *b, Node *acc);
+
+/* ---- window.c -------------------------------------------------------------------------------- */
+
+Kernel *window_cpu(Sched *, Group *);   /* NULL if the group reduces no windows in lanes */
 
 /* ---- transform.c ----------------------------------------------------------------------------- */
 
