@@ -97,6 +97,13 @@ static int find_kernels(SimDevice *d, TccErr *err)
 	return 0;
 }
 
+static uint64_t from_environment(const char *name, uint64_t other)
+{
+	const char *text = getenv(name);
+	unsigned long long v = text ? strtoull(text, NULL, 10) : 0;
+	return v && v <= UINT32_MAX ? v : other;
+}
+
 static int make_sim(SimDevice *d, const TccImage *image, TccErr *err)
 {
 	size_t i = 0;
@@ -109,6 +116,9 @@ static int make_sim(SimDevice *d, const TccImage *image, TccErr *err)
 		.max_shared = machines[i].shared,
 		.traced = traced,
 		.count = traced,
+		/* for tests: what memory moves, for a second cache of so many bytes and so many blocks at once */
+		.l2 = traced ? from_environment("TCC_SIM_L2", 0) : 0,
+		.at_once = (uint32_t)from_environment("TCC_SIM_BLOCKS", 1),
 	};
 	d->sim = sim_new(&c);
 	return d->sim ? 0 : tcc_fail(err, TCC_NO_DEVICE, "the simulator cannot be made");

@@ -117,13 +117,17 @@ void sim_report(const Sim *s, FILE *out)
 
 		fprintf(out, "%s: launches %llu threads %llu  read %llu B (%llu distinct) sectors "
 			"%.2f of ideal  written %llu B (%llu) sectors %.2f  shared wavefronts %.2f"
-			"  mma %llu\n", c->kernel, (unsigned long long)c->launches,
+			"  mma %llu", c->kernel, (unsigned long long)c->launches,
 			(unsigned long long)c->threads, (unsigned long long)c->ld_bytes,
 			(unsigned long long)c->ld_unique, ratio(c->ld_sectors, c->ld_ideal),
 			(unsigned long long)c->st_bytes, (unsigned long long)c->st_unique,
 			ratio(c->st_sectors, c->st_ideal),
 			ratio(c->shared_wavefronts, c->shared_ideal),
 			(unsigned long long)c->mma);
+		if (s->l2)
+			fprintf(out, "  memory reads %llu B writes %llu B", (unsigned long long)c->dram_read,
+				(unsigned long long)c->dram_written);
+		fputc('\n', out);
 	}
 }
 
@@ -607,10 +611,19 @@ int sim_launch(Sim *s, SimKernel *kernel, const char *name, const uint32_t grid[
 		c->launches++;
 		c->blocks += r->nblocks;
 		c->threads += r->nblocks * (uint64_t)r->nthreads;
-		for (uint64_t b = 0; b < r->nblocks && !r->ended && !r->failed; b++)
+		if (s->l2)
+			sim_l2_start(s->l2);
+		for (uint64_t b = 0; b < r->nblocks && !r->ended && !r->failed; b++) {
+			if (s->l2)
+				sim_l2_block(s->l2, c);
 			run_block(b);
+			if (r->count && s->l2)
+				sim_count_flush();      /* its accesses are its own */
+		}
 		if (r->count)
 			sim_count_flush();
+		if (s->l2)
+			sim_l2_end(s->l2, c);
 		status = r->failed ? SIM_NOMEM :
 			s->nfindings + s->more != before || r->ended ? SIM_FINDINGS : SIM_OK;
 		if (r->traced)
@@ -636,7 +649,9 @@ Sim *sim_new(const SimConfig *config)
 	if (!s->config.max_shared)
 		s->config.max_shared = 48 << 10;
 	s->sites = calloc(SITES, sizeof *s->sites);
-	if (s->sites && (config->warp == 32 || config->warp == 64) &&
+	if (config->l2)
+		s->l2 = sim_l2_new(config->l2, config->at_once);
+	if (s->sites && !s->l2 == !config->l2 && (config->warp == 32 || config->warp == 64) &&
 	    s->config.max_threads <= MAX_THREADS && s->config.max_shared <= SHARED_CAP)
 		return s;
 	sim_free(s);
@@ -657,6 +672,7 @@ void sim_free(Sim *s)
 {
 	if (!s)
 		return;
+	sim_l2_free(s->l2);
 	sim_clear(s);
 	for (int i = 0; i < s->nregions; i++)
 		free_region(s->regions[i]);

@@ -51,6 +51,8 @@ typedef struct SimConfig {
 	uint64_t seed;          /* order of blocks, warps and lanes; 0: ascending */
 	bool traced;            /* kernels are traced (else the hooks, if called, do nothing) */
 	bool count;             /* fill the memory counters of SimCounters (traced only) */
+	uint64_t l2;            /* bytes of the second cache: count what memory moves; 0: do not */
+	uint32_t at_once;       /* blocks that the machine runs at once, with l2 */
 } SimConfig;
 
 enum { SIM_OK, SIM_FINDINGS, SIM_NOMEM, SIM_INVALID };
@@ -73,6 +75,7 @@ typedef struct SimCounters {
 	uint64_t launches, blocks, threads;
 	uint64_t ld_requests, ld_sectors, ld_ideal, ld_bytes, ld_unique;
 	uint64_t st_requests, st_sectors, st_ideal, st_bytes, st_unique;
+	uint64_t dram_read, dram_written;       /* with SimConfig.l2 */
 	uint64_t shared_requests, shared_wavefronts, shared_ideal;
 	uint64_t atomics, barriers, shuffles, mma, ldmatrix, cp_async;  /* by warp, barriers by block */
 	uint64_t shared_bytes;  /* of a block, the most seen */

@@ -172,6 +172,11 @@ static bool like_last(const Site *s, const uint64_t *addr, uint64_t mask)
 
 static void count_row(SimCounters *c, Site *s, const uint64_t *addr, uint64_t mask)
 {
+	SimL2 *l2 = sim_run.sim->l2;
+
+	for (uint64_t m = l2 && !s->shared ? mask : 0; m; m &= m - 1)
+		if (!sim_l2_access(l2, addr[__builtin_ctzll(m)], s->bytes, s->write))
+			sim_run.failed = true;
 	if (!like_last(s, addr, mask)) {
 		s->last = s->shared ? measure_shared(s, addr, mask) : measure_global(s, addr, mask);
 		s->last_mask = mask;

@@ -105,8 +105,11 @@ typedef struct Near {
 
 enum { SITES = 4096, NEARS = 256 };
 
+typedef struct SimL2 SimL2;
+
 struct Sim {
 	SimConfig config;
+	SimL2 *l2;              /* NULL: none */
 	Region **regions;       /* by address */
 	int nregions, region_cap;
 	View *views;
@@ -210,5 +213,14 @@ void sim_count_free(Sim *s);
 
 /* "file:line" of the call before a return address; false if not known. */
 bool sim_line_of(const void *pc, char *buf, size_t size);
+
+/* --- sim_l2.c ------------------------------------------------------------------------------ */
+
+SimL2 *sim_l2_new(uint64_t bytes, uint32_t blocks);     /* NULL: out of memory, or nothing to do */
+void sim_l2_free(SimL2 *);
+void sim_l2_start(SimL2 *);                             /* a launch begins */
+void sim_l2_block(SimL2 *, SimCounters *);              /* its next block */
+bool sim_l2_access(SimL2 *, uint64_t addr, uint64_t bytes, bool written);      /* false: no memory */
+void sim_l2_end(SimL2 *, SimCounters *);
 
 #endif

@@ -3,6 +3,7 @@ the algorithm needs, and the outputs to numpy's or onnxruntime's.
 
 usage: traffic.py TCC-ML FOLDER
 """
+import os
 import re
 import subprocess
 import sys
@@ -63,14 +64,15 @@ def build(node, inputs, constants):
     return h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9)
 
 
-def simulate(tcc, tmp, model, inputs):
-    """-> (output, the kernels' lines of counters)"""
+def simulate(tcc, tmp, model, inputs, l2=0, blocks=0):
+    """-> (output, the kernels' lines of counters); l2: bytes of the second cache, blocks: that run at once"""
     args = [tcc, "run", f"{tmp}/m.onnx", "--target", "sm_80", "--simulate", "-v", "--output-dir", tmp]
     onnx.save(model, f"{tmp}/m.onnx")
     for n, a in inputs.items():
         np.save(f"{tmp}/{n}.npy", a)
         args += ["--input", f"{n}={tmp}/{n}.npy"]
-    r = subprocess.run(args, capture_output=True, text=True)
+    env = dict(os.environ, TCC_SIM_L2=str(l2), TCC_SIM_BLOCKS=str(blocks)) if l2 else None
+    r = subprocess.run(args, capture_output=True, text=True, env=env)
     if r.returncode:
         raise SystemExit(f"exit {r.returncode}: {r.stdout}{r.stderr}")
     return np.load(f"{tmp}/output_0.npy"), re.findall(r"^\S+: launches .*", r.stdout + r.stderr, re.M)
@@ -94,9 +96,63 @@ def check(tcc, tmp, name):
     return not faults
 
 
+# --- what memory moves, beyond the second cache -------------------------------------------------------
+
+DRAM, L2, AT_ONCE = 1.1, 48 << 10, 16
+ONCE = ["softmax", "layernorm", "transpose", "concat"]     # of CASES: each byte once
+GROUP = 8                                                  # rows of tiles that are walked column by column
+
+
+def moved(tcc, tmp, model, inputs):
+    _, lines = simulate(tcc, tmp, model, inputs, L2, AT_ONCE)
+    found = [re.search(r"memory reads (\d+) B writes (\d+) B", x) for x in lines]
+    return sum(int(f[1]) for f in found), sum(int(f[2]) for f in found)
+
+
+def planned(tcc, tmp, m, k, n):
+    """Bytes that the blocks that run at once read of their rectangle's rows and columns, and the result's."""
+    subprocess.run([tcc, "compile", f"{tmp}/m.onnx", "--target", "sm_80", "--emit", "ir", "-o", f"{tmp}/m.ir"], check=True)
+    bm, bn, _ = map(int, re.search(r"mma=\w+, block=\[(\d+),(\d+),(\d+)\]", open(f"{tmp}/m.ir").read()).groups())
+    tiles = [(first + t % high, t // high) for first in range(0, -(-m // bm), GROUP)
+             for high in [min(GROUP, -(-m // bm) - first)] for t in range(high * -(-n // bn))]
+    read = 0
+    for w in range(0, len(tiles), AT_ONCE):
+        rows, columns = (len(set(x)) for x in zip(*tiles[w:w + AT_ONCE]))
+        read += (rows * bm + columns * bn) * k * 2
+    return read, m * n * 2
+
+
+def product(tcc, tmp):
+    m, k, n = 1024, 256, 1024
+    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in ((m, k), (k, n)))
+    graph = h.make_graph([h.make_node("MatMul", ["a", "b"], ["y"])], "g",
+                         [h.make_tensor_value_info("a", P.FLOAT16, a.shape), h.make_tensor_value_info("b", P.FLOAT16, b.shape)],
+                         [h.make_tensor_value_info("y", P.FLOAT16, None)])
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+    got = moved(tcc, tmp, model, {"a": a, "b": b})
+    return got, planned(tcc, tmp, m, k, n)
+
+
+def memory(tcc, tmp):
+    """-> names of what moves more than planned"""
+    for name in ONCE:
+        node, inputs, constants, _ = CASES[name]
+        model = build(node, inputs, constants)
+        out = ort.InferenceSession(model.SerializeToString()).run(None, inputs)[0]
+        yield name, moved(tcc, tmp, model, inputs), (sum(a.nbytes for a in [*inputs.values(), *constants.values()]), out.nbytes)
+    yield "product", *product(tcc, tmp)
+
+
+def check_memory(tcc, tmp):
+    for name, got, want in memory(tcc, tmp):
+        ratio = sum(got) / sum(want)
+        print(f"{name}: memory moves {ratio:.3f} of what is planned" + ": too much" * (ratio > DRAM))
+        yield ratio <= DRAM
+
+
 def main():
     tcc, tmp = sys.argv[1:]
-    ok = [check(tcc, tmp, name) for name in CASES | LARGER]
+    ok = [check(tcc, tmp, name) for name in CASES | LARGER] + list(check_memory(tcc, tmp))
     print(f"{sum(ok)} passed, {len(ok) - sum(ok)} failed, 0 skipped")
     return 0 if all(ok) else 1
 

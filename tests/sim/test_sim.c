@@ -297,6 +297,28 @@ static void check_rows(void *object, int warp)
 	sim_free(s);
 }
 
+/* What memory moves: all once where the cache holds it or the blocks that run at once share it, else what each
+ * block reads. */
+START_TEST(second_cache)
+{
+	enum { ONE = 2 * 64 * 64 * 4, DISTINCT = (128 + 192) * 64 * 4, RESULT = 128 * 192 * 4 };
+	static const struct { uint64_t l2; uint32_t at_once; uint64_t read; } cases[] = {
+		{ 1 << 20, 1, DISTINCT }, { 1 << 13, 6, DISTINCT }, { 1 << 11, 1, 6 * ONE },
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		Sim *s = sim_new(&(SimConfig){ .warp = 32, .traced = true, .count = true, .l2 = cases[i].l2,
+			.at_once = cases[i].at_once });
+
+		ck_assert_ptr_nonnull(s);
+		ck_assert_int_eq(sgemm(s, traced32, 128, 192, 64), SIM_OK);
+		ck_assert_uint_eq(counters(s)->dram_read, cases[i].read);
+		ck_assert_uint_eq(counters(s)->dram_written, RESULT);
+		sim_free(s);
+	}
+}
+END_TEST
+
 START_TEST(warp_rows)
 {
 	check_rows(traced32, 32);
@@ -613,7 +635,7 @@ int main(void)
 {
 	const TTest *const tests[] = {
 		finds_races, finds_bounds, finds_misalignment,
-		finds_undefined, finds_divergence, finds_too_much_shared, tiled_product,
+		finds_undefined, finds_divergence, finds_too_much_shared, tiled_product, second_cache,
 		tiled_product_without_a_barrier, fast_product, warp_rows, counts_sectors,
 		counts_bank_conflicts, atomics_do_not_race, warp_barriers_order_lanes,
 		copies_land_at_the_wait, dynamic_shared_memory, matrix_fragments, bad_launches,
