@@ -216,6 +216,18 @@ set_precision(Module *m, const Options *o)
 	return m->diag->errors == 0;
 }
 
+static bool
+set_tuning(Compilation *c)
+{
+	if (c->o->require_tuning && !c->o->tuning)
+		diag_error(&c->diag, X_USAGE, NULL, "--require-tuning needs --tuning FILE");
+	if (!c->o->tuning || c->diag.errors)
+		return c->diag.errors == 0;
+	c->m->tuning = NEW(c->m, Tuning);
+	c->m->tuning->required = c->o->require_tuning;
+	return tuning_read(c->m, c->o->tuning);
+}
+
 bool
 load_model(Compilation *c, const Options *o, const char *path, const char *target)
 {
@@ -251,7 +263,7 @@ load_model(Compilation *c, const Options *o, const char *path, const char *targe
 			c->m->machine->name);
 		return false;
 	}
-	return ir || load_onnx(c, path);
+	return set_tuning(c) && (ir || load_onnx(c, path));
 }
 
 /* ---- dumps --------------------------------------------------------------------------------- */

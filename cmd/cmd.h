@@ -20,12 +20,12 @@ typedef struct Options {
 	List target, emit, shape, dim, freeze, library, input, output, data;
 	const char *out, *output_dir, *stage, *dump_after, *dump_dir, *stop_after, *only,
 		*disabled, *prefix, *weights, *host, *graph, *device, *cuda, *color, *simulate, *level,
-		*precision, *trace, *baseline;
+		*precision, *trace, *baseline, *tuning;
 	const char *json;      /* file, or "" for stdout */
 	int threads, jobs, iters, warmup, timeout, seed, max_seconds;
 	int64_t max_arena, max_memory;         /* bytes; 0: no limit */
-	double rtol, atol, max_ulp, duration, max_regress;     /* -1: not given */
-	bool time_passes, check_passes, strict, use_static, verbose, quiet, help;
+	double rtol, atol, max_ulp, duration, max_regress, budget;     /* -1: not given */
+	bool time_passes, check_passes, strict, use_static, require_tuning, verbose, quiet, help;
 	struct Watch *watch;   /* supervise.c */
 } Options;
 
@@ -182,7 +182,10 @@ int cmd_compile(const Options *), cmd_check(const Options *), cmd_run(const Opti
 	cmd_verify(const Options *), cmd_bench(const Options *), cmd_profile(const Options *),
 	cmd_inspect(const Options *), cmd_opt(const Options *), cmd_ops(const Options *),
 	cmd_targets(const Options *), cmd_passes(const Options *), cmd_doctor(const Options *),
-	cmd_reduce(const Options *), cmd_diff(const Options *);
+	cmd_reduce(const Options *), cmd_diff(const Options *), cmd_tune(const Options *);
+
+/* compile.c: the file's name without folder and ending. */
+void stem_of(const char *path, char *buf, size_t size);
 
 /* inspect.c: the document of inspect --json -v of a model or an artefact; an exit code. */
 int inspect_into(const Options *, const char *path, cJSON *);

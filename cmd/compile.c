@@ -51,7 +51,7 @@ base_name(const char *path)
 }
 
 /* The model's file name without its ending. */
-static void
+void
 stem_of(const char *path, char *buf, size_t size)
 {
 	char *dot;

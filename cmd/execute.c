@@ -63,6 +63,7 @@ execute_constants(Module *m, int n, Node *const *roots, Node **out)
 	m->main = region_new(m, "main");
 	for (i = 0; i < n; i++)
 		region_add(m, m->main, roots[i]);
+	m->tuning = NULL;              /* constants have the same bytes whatever was tuned */
 	m->requires = m->symdefs = m->kernels = (Vec){0};
 	m->in_names = NULL;
 	m->out_names = NEWN(m, const char *, n);
@@ -80,6 +81,7 @@ execute_constants(Module *m, int n, Node *const *roots, Node **out)
 	m->memory = saved.memory;
 	m->in_names = saved.in_names;
 	m->out_names = saved.out_names;
+	m->tuning = saved.tuning;
 	m->machine = saved.machine;
 	m->host = saved.host;
 	return ok;

@@ -46,6 +46,10 @@ const Cmd commands[] = {
 		"Compares what inspect tells of them: options, tools, inputs, outputs, the code of kernels, "
 		"constants, memory. Models are compiled for it. Of each part the first difference is printed, "
 		"with --verbose all. Exit code 1: they differ."},
+	{"tune", 1 << 14, 1, 1, "MODEL|FILE.ir", "measure schedules and write the fastest", cmd_tune,
+		"Measures the tiles that products and convolutions could have on this CPU, on the inputs that "
+		"are given or made-up ones, and writes OUT (default NAME.tuning), which compile, run and the "
+		"others read with --tuning. Lines of several machines may stand in one file."},
 	{"ops", 1 << 8, 0, -1, "[NAME...]", "the operators that are supported", cmd_ops,
 		"Operator, newest version, types and targets. With --verbose also the signature and what "
 		"it does."},

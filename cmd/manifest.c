@@ -204,6 +204,8 @@ manifest(Compilation *c, const char *sha256)
 	if (h != t)
 		json_text(j, "host", h->name);
 	put_options(c->o, json_object(j, "options"));
+	if (c->m->tuning)
+		json_flag(j, "tuned", true);
 	list = json_list(j, "frozen");
 	for (i = 0; i < c->o->freeze.n; i++)
 		json_add_text(list, arena_printf(c->m->arena, "%.*s", (int)strcspn(c->o->freeze.at[i], "="),

@@ -9,12 +9,12 @@
 
 enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 1 << 4,
 	PROFILE = 1 << 5, INSPECT = 1 << 6, OPT = 1 << 7, OPS = 1 << 8, TARGETS = 1 << 9,
-	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12, DIFF = 1 << 13,
+	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12, DIFF = 1 << 13, TUNE = 1 << 14,
 	ALL = ~OPT_MANIFEST,
 	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
-	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE | DIFF,   /* load one */
+	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE | DIFF | TUNE,  /* load one */
 	PASS = MODEL,                                /* and take it through the passes */
-	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT | REDUCE | DIFF,  /* and generate code */
+	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT | REDUCE | DIFF | TUNE,  /* and generate code */
 	KEPT = OPT_MANIFEST };
 
 #define AT(f) offsetof(Options, f)
@@ -27,7 +27,7 @@ const Opt options[] = {
 	{"simulate",            0,   OPT_MAYBE,   AT(simulate),     "full|fast|ptx", CODE | KEPT,
 		"run a GPU target's source on the CPU, with all checks; fast: without those of memory; "
 		"ptx: the PTX that NVIDIA's compiler makes of it"},
-	{"output-file",         'o', OPT_TEXT,    AT(out),          "OUT", COMPILE | OPT | REDUCE,
+	{"output-file",         'o', OPT_TEXT,    AT(out),          "OUT", COMPILE | OPT | REDUCE | TUNE,
 		"where the artefact goes (default: the model's name in this folder; text: stdout)"},
 	{"emit",                0,   OPT_CHOICES, AT(emit),
 		"exe|so|a|obj|src|llvm|asm|ptx|cubin|hsaco|ir|stablehlo", COMPILE | KEPT,
@@ -42,7 +42,7 @@ const Opt options[] = {
 		"make an input a constant"},
 	{"op-library",          0,   OPT_LIST,    AT(library),      "FILE", MODEL | KEPT,
 		"declarations of your own operators (ir/README.md)"},
-	{"input",               0,   OPT_LIST,    AT(input),        "NAME=FILE", RUN | TIMED,
+	{"input",               0,   OPT_LIST,    AT(input),        "NAME=FILE", RUN | TIMED | TUNE,
 		"an input's value; a .npz alone gives all that it names"},
 	{"output",              0,   OPT_LIST,    AT(output),       "NAME=FILE", RUN,
 		"where an output goes"},
@@ -56,7 +56,7 @@ const Opt options[] = {
 		"absolute tolerance (default 1e-7)"},
 	{"max-ulp",             0,   OPT_REAL,    AT(max_ulp),      "U", VERIFY | REDUCE,
 		"compare by units in the last place of the expected value's type instead"},
-	{"seed",                0,   OPT_INT,     AT(seed),         "N", VERIFY | REDUCE,
+	{"seed",                0,   OPT_INT,     AT(seed),         "N", VERIFY | REDUCE | TUNE,
 		"of the made-up inputs (default 1)"},
 	{"timeout",             0,   OPT_INT,     AT(timeout),      "S", VERIFY | REDUCE,
 		"seconds that a case may take (default 60)"},
@@ -72,10 +72,16 @@ const Opt options[] = {
 		"compare with what bench --json=FILE wrote; exit code 1 if it is too much slower"},
 	{"max-regress",         0,   OPT_REAL,    AT(max_regress),  "PCT", BENCH,
 		"per cent that the median may be above the baseline's (default 10)"},
-	{"threads",             0,   OPT_INT,     AT(threads),      "N", RUN | VERIFY | TIMED,
+	{"threads",             0,   OPT_INT,     AT(threads),      "N", RUN | VERIFY | TIMED | TUNE,
 		"threads that run the model (default: the CPUs there are; verify: 1)"},
 	{"device",              0,   OPT_TEXT,    AT(device),       "D", RUN | TIMED,
 		"cpu, cuda, cuda:1, hip, sim"},
+	{"budget",              0,   OPT_REAL,    AT(budget),       "S", TUNE,
+		"seconds that measuring and compiling may take (default 60)"},
+	{"tuning",              0,   OPT_TEXT,    AT(tuning),       "FILE", PASS & ~TUNE,
+		"take the schedules that `tune` has measured"},
+	{"require-tuning",      0,   OPT_FLAG,    AT(require_tuning), NULL, PASS & ~TUNE,
+		"fail if the tuning file says nothing of a kernel that can be tuned"},
 	{"jobs",                'j', OPT_INT,     AT(jobs),         "N", CODE,
 		"work on so many parts side by side (default 1)"},
 	{"opt-level",           'O', OPT_CHOICE,  AT(level),        "0|1|2|3", CODE | OPT | KEPT,
@@ -355,7 +361,7 @@ parse_options(int argc, char **argv, const Cmd *cmd, Options *o)
 	int i, code = 0;
 
 	o->cmd = cmd;
-	o->rtol = o->atol = o->max_ulp = o->duration = o->max_regress = -1;
+	o->rtol = o->atol = o->max_ulp = o->duration = o->max_regress = o->budget = -1;
 	o->seed = o->warmup = -1;
 	o->files = calloc((size_t)argc + 1, sizeof *o->files);
 	if (!o->files)

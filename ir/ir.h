@@ -29,6 +29,7 @@ typedef struct Map Map;
 typedef struct Kernel Kernel;
 typedef struct Require Require;
 typedef struct Machine Machine;
+typedef struct Tuning Tuning;
 
 /* ---- arena.c: memory and strings ----------------------------------------------------------- */
 
@@ -288,6 +289,7 @@ struct Module {
 	uint32_t nnodes;
 	int64_t nextid;        /* axes, carries, fresh symbols */
 	bool strict;           /* only exact rewrites */
+	Tuning *tuning; /* measured schedules (opt/tuning.c), or NULL */
 	Precision precision;
 	/* within a proof about sizes: those that making its terms asks for stay short */
 	bool proving;
@@ -589,6 +591,7 @@ struct Kernel {
 	/* flops as a host expression, where they depend on sizes; NULL: as above */
 	Node *cost;
 	const char *schedule;  /* "class=map, vector=16": printed */
+	const char *decision;  /* key of what a tuning file may say of it (opt/tuning.c), or NULL */
 	const Loc *loc;
 	const char **errors;   /* texts for bound: error number k+1 is errors[k] */
 	int nerrors;

@@ -282,6 +282,77 @@ tile_for(Sched *s, DType d, int tiles, int split, int64_t n, int64_t m, double d
 	}
 }
 
+static const char *
+tile_text(Module *m, int mr, int nr)
+{
+	return arena_printf(m->arena, "tile=[%d,%d]", mr, nr);
+}
+
+/* Takes the tile that the text names, if it is one for these columns. */
+static bool
+take_tile(Sched *s, DType d, int tiles, int block, const char *text, int *nr, int *mr)
+{
+	int lanes = lanes_of(s, d), rows, columns, end = 0;
+
+	if (sscanf(text, "tile=[%d,%d]%n", &rows, &columns, &end) != 2 || text[end] || rows < 1
+	 || columns < lanes || columns % lanes || columns / lanes > MAX_VECTORS
+	 || rows > rows_for(s->mach, columns / lanes, tiles) || (block && block % columns))
+		return false;
+	*mr = rows;
+	*nr = columns;
+	return true;
+}
+
+/* For each width the most rows and those of equal parts, after the estimate's own. */
+static void
+offer_tiles(Sched *s, Decision *t, DType d, int tiles, int64_t m, int64_t n, int block)
+{
+	int lanes = lanes_of(s, d), v, rows;
+	int64_t parts;
+
+	for (v = MAX_VECTORS; v >= 1; v--) {
+		rows = rows_for(s->mach, v, tiles);
+		if (m > 0 && rows > m)
+			rows = (int)m;
+		if (rows < 1 || (block && block % (v * lanes)) || (n > 0 && (v - 1) * lanes >= n))
+			continue;
+		offer(t, tile_text(s->m, rows, v * lanes));
+		parts = m > 0 ? (m + rows - 1) / rows : 1;
+		if (m > 0)
+			offer(t, tile_text(s->m, (int)((m + parts - 1) / parts), v * lanes));
+	}
+}
+
+static const char *
+size_text(Module *m, const char *what, int64_t n)
+{
+	return n > 0 ? arena_printf(m->arena, " %s=%lld", what, (long long)n)
+		: arena_printf(m->arena, " %s=?", what);
+}
+
+/* The tile of the tuning file, where that has one; what else could be measured, while tuning. */
+static void
+tuned_tile(Sched *s, Contraction *c, DType d, int tiles, int64_t m, int block)
+{
+	int64_t n = const_or(c->n->in[0], 0), depth = 1;
+	int i;
+	Decision *t;
+
+	if (!s->m->tuning || s->gpu)
+		return;
+	for (i = 0; i < c->nred; i++)
+		depth = sat_mul(depth, const_or(c->red[i]->in[0], 0));
+	c->key = arena_printf(s->m->arena, "contract %s%s%s%s%s%s", dtypes[d].text, size_text(s->m, "m", m),
+		size_text(s->m, "n", n), size_text(s->m, "k", depth),
+		tiles > 1 ? " blocks" : "", c->streams ? " streams" : "");
+	t = decision(s->m, c->key);
+	if (s->m->tuning->records) {
+		offer(t, tile_text(s->m, c->mr, c->nr));
+		offer_tiles(s, t, d, tiles, m, n, block);
+	}
+	c->tuned = t->choice && take_tile(s, d, tiles, block, t->choice, &c->nr, &c->mr);
+}
+
 /* Is the axis, up to an offset, the last index of the read? */
 static bool
 runs_along(Module *m, Node *read, Node *axis)
@@ -418,6 +489,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	else
 		tile_for(s, red->type->dtype, tiles, split, const_or(out->n->in[0], 64), m, depth,
 			column_block(s, out->b), &out->nr, &out->mr);
+	tuned_tile(s, out, red->type->dtype, tiles, m, column_block(s, out->b));
 	return true;
 }
 
@@ -782,5 +854,11 @@ contract_cpu(Sched *s, Group *g)
 		kb.k->cost = x_mul(m, kb.k->cost, w.block ? x_idx(m, w.block) : w.rows);
 	}
 	kb_parallel(&kb, body, in);
-	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]", c.mr, c.nr));
+	kb.k->decision = c.key;
+	require_choice(m, c.key, g->loc);
+	if (c.key && decision(m, c.key)->choice && !c.tuned)
+		diag_warn(m->diag, g->loc, "%s does not fit '%s': the estimate chooses",
+			decision(m, c.key)->choice, c.key);
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, %s%s", tile_text(m, c.mr, c.nr),
+		c.tuned ? ", tuned" : ""));
 }

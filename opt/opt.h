@@ -36,6 +36,26 @@ const Type *map_type(Module *, const Type *, Map *done);   /* its dims with thei
 void annotate(Module *, Map *attrs);
 extern const Attr no_attrs;
 
+/* ---- tuning.c: schedules that were measured -------------------------------------------------- */
+
+typedef struct Decision {
+	const char *key;
+	const char *choice;            /* the tuning file's, NULL: none */
+	const char **candidates; int n;        /* while tuning: what may be measured, the estimate's best first */
+	bool missed;                   /* reported as missing */
+} Decision;
+struct Tuning {
+	Vec decisions;
+	bool records;                  /* schedules offer candidates */
+	bool required;                 /* a kernel's decision without a choice is an error */
+};
+/* Of m->tuning; made on first use. */
+Decision *decision(Module *, const char *key);
+void offer(Decision *, const char *choice);    /* one more candidate, unless it has enough */
+void require_choice(Module *, const char *key, const Loc *);
+/* Reads the lines for m->machine into m->tuning; false after an error, with the file's line. */
+bool tuning_read(Module *, const char *path);
+
 /* ---- passes.c: the passes in order --------------------------------------------------------- */
 
 typedef struct Pass {

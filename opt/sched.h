@@ -94,6 +94,8 @@ typedef struct Contraction {
 	Node *n; int nred; Node *red[MAX_RANK];
 	int nr, mr;            /* register tile: columns, rows */
 	bool streams;          /* b comes from memory in each run, for few rows */
+	const char *key;       /* of the decision of the tile; NULL: nothing is tuned */
+	bool tuned;            /* the tile is a tuning file's */
 } Contraction;
 
 /* ---- loops.c -------------------------------------------------------------------------------- */
