@@ -33,6 +33,7 @@
 #include "sched.h"
 
 enum {
+	FAR_BYTES = 16,        /* that come from behind the second cache in a cycle, beside products */
 	MAX_ROWS = 14, MIN_ROWS = 8, MAX_VECTORS = 4,   /* of a tile */
 	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
 	MAX_STEPS = 8,         /* from constants to what is read */
@@ -159,17 +160,32 @@ rows_for(const Machine *mach, int v, int tiles, int split)
 	return rows > MAX_ROWS ? MAX_ROWS : rows;
 }
 
-/* Cycles of a step of the sum over an m x n result in tiles of rows x v vectors: multiply-adds, or
- * loads (two a cycle), or the latency of too few sums. Loads decide between equals. */
+/* How much of a panel of b that every tile of rows reads again has left the second cache by then:
+ * nothing up to an eighth of it, which b shares with a, the result and what is fetched ahead; all if
+ * none fits. */
 static double
-tile_cost(const Machine *mach, int lanes, int v, int rows, int64_t m, int64_t n)
+missed(const Machine *mach, double panel)
 {
+	double l2 = (double)mach->l2, part = l2 > 0 ? (panel - l2 / 8) / (l2 - l2 / 8) : 0;
+
+	return part < 0 ? 0 : part > 1 ? 1 : part;
+}
+
+/* Cycles of a step of the sum over an m x n result in tiles of rows x v vectors: multiply-adds, or
+ * loads (two a cycle), or the latency of too few sums; and what of b, whose panel is used again in
+ * sums of depth (0: it is not), comes from behind the second cache. Loads decide between equals. */
+static double
+tile_cost(const Machine *mach, int lanes, int v, int rows, int64_t m, int64_t n, double depth)
+{
+	double step = v * mach->vector_bits / 8.0;
 	double ports = mach->fma_ports ? mach->fma_ports : 1, adds = rows * v / ports,
 		loads = (rows + v) / 2.0, cost = adds > loads ? adds : loads,
 		tiles = ceil((double)n / (v * lanes)) * (m ? ceil((double)m / rows) : 1.0 / rows);
 
 	if (cost < mach->fma_latency)
 		cost = mach->fma_latency;
+	if (mach->kind == M_CPU)
+		cost += missed(mach, depth * step) * step / FAR_BYTES;
 	return tiles * (cost + 0.1 * (rows + v));
 }
 
@@ -244,16 +260,6 @@ tall_tile(Sched *s, DType d, int tiles, int split, int64_t m, int block, int *nr
 		*mr = 1;
 }
 
-/* Would a panel of v vectors leave the second cache between two row tiles that use it? The next one
- * comes beside it. */
-static bool
-leaves_cache(const Sched *s, DType d, double depth, int v)
-{
-	double panel = depth * v * lanes_of(s, d) * dtypes[d].bits / 8;
-
-	return !s->gpu && v > 1 && 2 * panel > (double)s->mach->l2 * 3 / 4;
-}
-
 /* The tile, or tiles, for n columns and m rows (0: not known); depth: of sums whose columns are used
  * again, or 0. Columns that are stored in blocks stay in one. */
 static void
@@ -267,13 +273,13 @@ tile_for(Sched *s, DType d, int tiles, int split, int64_t n, int64_t m, double d
 	*nr = lanes, *mr = 1;
 	for (v = 1; v <= MAX_VECTORS; v++) {
 		rows = rows_for(s->mach, v, tiles, split);
-		if (rows < 1 || (block && block % (v * lanes)) || leaves_cache(s, d, depth, v))
+		if (rows < 1 || (block && block % (v * lanes)))
 			continue;
 		if (m > 0) {                         /* equal parts */
 			parts = (m + rows - 1) / rows;
 			rows = (int)((m + parts - 1) / parts);
 		}
-		cost = tile_cost(s->mach, lanes, v, rows, m, n);
+		cost = tile_cost(s->mach, lanes, v, rows, m, n, depth);
 		if (cost < best) {
 			best = cost;
 			*nr = v * lanes;
@@ -290,13 +296,13 @@ tile_text(Module *m, int mr, int nr)
 
 /* Takes the tile that the text names, if it is one for these columns. */
 static bool
-take_tile(Sched *s, DType d, int tiles, int block, const char *text, int *nr, int *mr)
+take_tile(Sched *s, DType d, int tiles, int split, int block, const char *text, int *nr, int *mr)
 {
 	int lanes = lanes_of(s, d), rows, columns, end = 0;
 
 	if (sscanf(text, "tile=[%d,%d]%n", &rows, &columns, &end) != 2 || text[end] || rows < 1
 	 || columns < lanes || columns % lanes || columns / lanes > MAX_VECTORS
-	 || rows > rows_for(s->mach, columns / lanes, tiles) || (block && block % columns))
+	 || rows > rows_for(s->mach, columns / lanes, tiles, split) || (block && block % columns))
 		return false;
 	*mr = rows;
 	*nr = columns;
@@ -305,13 +311,13 @@ take_tile(Sched *s, DType d, int tiles, int block, const char *text, int *nr, in
 
 /* For each width the most rows and those of equal parts, after the estimate's own. */
 static void
-offer_tiles(Sched *s, Decision *t, DType d, int tiles, int64_t m, int64_t n, int block)
+offer_tiles(Sched *s, Decision *t, DType d, int tiles, int split, int64_t m, int64_t n, int block)
 {
 	int lanes = lanes_of(s, d), v, rows;
 	int64_t parts;
 
 	for (v = MAX_VECTORS; v >= 1; v--) {
-		rows = rows_for(s->mach, v, tiles);
+		rows = rows_for(s->mach, v, tiles, split);
 		if (m > 0 && rows > m)
 			rows = (int)m;
 		if (rows < 1 || (block && block % (v * lanes)) || (n > 0 && (v - 1) * lanes >= n))
@@ -332,7 +338,7 @@ size_text(Module *m, const char *what, int64_t n)
 
 /* The tile of the tuning file, where that has one; what else could be measured, while tuning. */
 static void
-tuned_tile(Sched *s, Contraction *c, DType d, int tiles, int64_t m, int block)
+tuned_tile(Sched *s, Contraction *c, DType d, int tiles, int split, int64_t m, int block)
 {
 	int64_t n = const_or(c->n->in[0], 0), depth = 1;
 	int i;
@@ -348,9 +354,9 @@ tuned_tile(Sched *s, Contraction *c, DType d, int tiles, int64_t m, int block)
 	t = decision(s->m, c->key);
 	if (s->m->tuning->records) {
 		offer(t, tile_text(s->m, c->mr, c->nr));
-		offer_tiles(s, t, d, tiles, m, n, block);
+		offer_tiles(s, t, d, tiles, split, m, n, block);
 	}
-	c->tuned = t->choice && take_tile(s, d, tiles, block, t->choice, &c->nr, &c->mr);
+	c->tuned = t->choice && take_tile(s, d, tiles, split, block, t->choice, &c->nr, &c->mr);
 }
 
 /* Is the axis, up to an offset, the last index of the read? */
@@ -489,7 +495,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	else
 		tile_for(s, red->type->dtype, tiles, split, const_or(out->n->in[0], 64), m, depth,
 			column_block(s, out->b), &out->nr, &out->mr);
-	tuned_tile(s, out, red->type->dtype, tiles, m, column_block(s, out->b));
+	tuned_tile(s, out, red->type->dtype, tiles, split, m, column_block(s, out->b));
 	return true;
 }
 
