@@ -347,6 +347,16 @@ wants_bytes(Module *m, const Use *u)
 	return words_of(m, u->user, &dim, &fill) != NULL;
 }
 
+/* Are they words that a sum reads? Where bytes lie side by side they are a view, which costs nothing. */
+static bool
+reads_words(Module *m, const Node *p, const Use *u)
+{
+	Node *fill;
+	int dim;
+
+	return u->reduced && words_of(m, p, &dim, &fill) != NULL;
+}
+
 /* Is the read that of such a padding? Nothing more is written into it: it stays free, or can be
  * free. */
 static bool
@@ -501,7 +511,8 @@ decide(Inliner *f, Node *old, Node *p)
 		whole &= u->whole && map_get(&f->home, u->user) == map_get(&f->home, old);
 	}
 	for (u = x->uses; u; u = u->next)
-		if (fills_padding(f, u) || wants_padding(f->m, p, u) || wants_bytes(f->m, u))
+		if (fills_padding(f, u) || wants_padding(f->m, p, u) || wants_bytes(f->m, u)
+		 || reads_words(f->m, p, u))
 			return false;
 	if (body->size > MAX_BODY && x->nuses > 1)
 		return false;

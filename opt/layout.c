@@ -264,14 +264,26 @@ in_blocks(Module *m, Node *e)
 	return yes;
 }
 
-/* Does it read in windows? Blocks along the last dimension are rows. */
 static bool
-is_windowed(Module *m, const Node *read)
+moves_with_result(const Node *t, Node *index)
+{
+	int i;
+
+	for (i = 0; i + 1 < t->nin; i++)
+		if (contains(index, t->in[i]))
+			return true;
+	return false;
+}
+
+/* Does t read in windows, which move with an axis of it? Blocks along the last dimension are rows. */
+static bool
+is_windowed(Module *m, const Node *t, const Node *read)
 {
 	int k;
 
 	for (k = 1; read->code == O_READ && k < read->nin; k++)
 		if (read->in[k]->code == O_ADD && read->in[k]->type->dtype == DT_INDEX
+		 && moves_with_result(t, read->in[k])
 		 && !(k == read->nin - 1 && in_blocks(m, read->in[k])))
 			return true;
 	return false;
@@ -291,7 +303,7 @@ window_votes(Layout *l, Group *g)
 		if (likely_extent(l->s->m, axis->in[0]) <= 1)
 			continue;
 		for (i = 0, e = 0; i < n; i++)
-			if (is_windowed(l->s->m, list[i]))
+			if (is_windowed(l->s->m, t, list[i]))
 				e |= plain_dim(list[i], axis) >= 0 ? 1 : 2;
 		if (e != 1)
 			continue;

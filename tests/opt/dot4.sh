@@ -47,6 +47,22 @@ for target in $targets; do
 	"$tcc" verify "$t/on.ir" --target $target || fail "$target: wrong"
 done
 
+# words that a sum of one column reads stay a view of bytes that lie side by side
+cat >"$t/column.ir" <<IR
+module "column" tensor
+
+sym r : 0..2147483647 = dim(%x, 0)
+func main(%x: f32[r, 9, 64], %w: i8[64, 1]) {
+	%0 = tensor (i: r, j: 9, k: 64) u8 { u8(rint(%x[i, j, k] * 40.0)) }
+	%1 = tensor (i: r, j: 9, k: 1) i32 { sum(l: 64) { i32(%0[i, j, l]) * i32(%w[l, k]) } }
+	return "y" = %1
+}
+IR
+"$tcc" opt "$t/column.ir" --target icelake-server --stop-after layout >"$t/layout.ir" || fail "no layout"
+grep -q ' u8 .*order' "$t/layout.ir" && fail "bytes lie apart: $(cat "$t/layout.ir")"
+grep 'dot4(' "$t/layout.ir" | grep -q '<<' && fail "words are spelled out: $(cat "$t/layout.ir")"
+"$tcc" verify "$t/column.ir" || fail "one column: wrong"
+
 # SDOT, and USDOT
 command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null || exit 0
 "$py" - "$t" >"$t/args" <<'PY'
