@@ -3,7 +3,10 @@
  * parts, each summed by blocks of its own, and the parts are added in order:
  *
  *	t[i, j] = f(sum (k: K) a b)
- *	  -> p[s, i, j] = sum (k: K/S) a b, k + s K/S for k;   t[i, j] = f(sum (s: S) p[s, i, j])
+ *	  -> p[s, i, j] = sum (k: K/S) a b, k + s K/S for k;   t[i, j] = f(p[0, i, j] + p[1, i, j] + ..)
+ *
+ * The parts are added where t is read, by rows: what reads it reduces along one (a norm), so that its
+ * kernel takes t in, and no launch is added. Else the sum stays whole.
  *
  * How many parts depends on the machine's units and the sizes alone, so results do not vary from run
  * to run. Needs the tensor level after producers are inlined; leaves such tensors as above.
@@ -82,26 +85,64 @@ partial_sums(Module *m, const Node *t, const Contraction *c, Node *axis, int par
 	return p;
 }
 
+typedef struct Split {
+	Sched s;
+	Map by_rows;           /* tensor -> itself: it is read by reductions that are no products */
+} Split;
+
+static void
+note_reads(Split *q, Node *t)
+{
+	Node **list, *body = t->in[t->nin - 1];
+	int i, k, n;
+
+	if (body_is_plain(body) || holds_product(q->s.mach, t, NULL))
+		return;
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++)
+		for (k = 0; list[i]->code == O_READ && k < n; k++)
+			if (list[k]->code == O_REDUCE && contains(list[k], list[i]))
+				map_put(&q->by_rows, list[i]->in[0], list[i]->in[0]);
+	free(list);
+}
+
+static void
+find_rows(Split *q)
+{
+	Module *m = q->s.m;
+	Node **list;
+	int i, n;
+
+	list = topo(m->main->results, m->main->nresults, false, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_TENSOR)
+			note_reads(q, list[i]);
+	free(list);
+}
+
 static Node *
 split_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
-	Node *t, *axis, *p, *part, *idx[MAX_RANK + 1], *r;
+	Split *q = ctx;
+	Node *t, *axis, *p, *idx[MAX_RANK + 1], *r = NULL;
 	Contraction c;
 	int parts, i;
 
-	if (n->code != O_TENSOR || n->nin - 1 >= MAX_RANK
-	 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR || !contraction_of(ctx, t, &c))
+	if (n->code != O_TENSOR || n->nin - 1 >= MAX_RANK || !map_get(&q->by_rows, n)
+	 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR || !contraction_of(&q->s, t, &c))
 		return NULL;
 	axis = axis_of(&c);
-	parts = parts_of(ctx, t, &c, axis);
+	parts = parts_of(&q->s, t, &c, axis);
 	if (parts < 2)
 		return NULL;
 	p = partial_sums(m, t, &c, axis, parts);
 	p->loc = n->loc;
-	idx[0] = part = x_axis(m, x_idx(m, parts));
 	for (i = 0; i + 1 < t->nin; i++)
 		idx[i + 1] = t->in[i];
-	r = x_reduce(m, COMB_SUM, 1, &part, x_read(m, p, idx));
+	for (i = 0; i < parts; i++) {
+		idx[0] = x_idx(m, i);
+		r = r ? x_add(m, r, x_read(m, p, idx)) : x_read(m, p, idx);
+	}
 	r = t_tensor(m, t->nin - 1, t->in, subst1(m, t->in[t->nin - 1], c.reduce, r));
 	r->loc = n->loc;
 	return r;
@@ -110,10 +151,13 @@ split_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 bool
 pass_split(Module *m)
 {
-	Sched s = sched_open(m);
+	Split q = {.s = sched_open(m)};
 
-	if (s.gpu)
-		rewrite_module(m, false, split_node, &s);
-	sched_close(&s);
+	if (q.s.gpu) {
+		find_rows(&q);
+		rewrite_module(m, false, split_node, &q);
+	}
+	map_free(&q.by_rows);
+	sched_close(&q.s);
 	return true;
 }
