@@ -1,13 +1,17 @@
 /*
  * GPU schedule of the class contract: sums of products with reuse as an implicit matrix product,
- * in SIMT form; those that matrix units can take are gpu_mma.c's. The axes that only the first factor has are its rows, those that only the second
- * has its columns, the summed ones its depth; what is left is a batch.
+ * in SIMT form; those that matrix units can take are gpu_mma.c's. The axes that only the first
+ * factor has are its rows, those that only the second has its columns, the summed ones its depth;
+ * what is left is a batch.
  *
  * A block computes a tile of the result. Step by step it brings BK deep tiles of both factors to
  * shared memory, the depth outermost, and each thread multiplies 4 values of one by 4 of the other
  * into 16 accumulators. Where addresses allow it, elements travel several at a time. At the end the
  * accumulators pass through shared memory once more, so that what follows the sum in the definition
  * (bias, activation, residual) is written once, and stored along the contiguous axis of the result.
+ *
+ * Where there are few blocks, teams of threads in each take the steps in turn, and their sums are
+ * added as they are read.
  *
  * The last summed axis advances in steps of BK, the others one by one; where it is short, all of
  * them together are taken as one. Rows past the end are read again from the last one and not
@@ -17,7 +21,13 @@
 #include <string.h>
 #include "gpu_contract.h"
 
-enum { BK = 16, T = 4, PAD = 4 };
+enum {
+	BK = 16, T = 4, PAD = 4,
+	COUNTS = 4,            /* of teams: 1, 2, 4, 8 */
+	MIN_STEPS = 8,         /* of a team, where there are several */
+	MAX_THREADS = 512,
+	MAX_SUMS = 32768       /* bytes in shared memory */
+};
 
 /* Tiles to choose from. */
 static const struct { int m, n; } shapes[] = {
@@ -111,12 +121,19 @@ own_vector(Gemm *q, Side *s, Node *x, int w)
 	return x_min(m, x, x_addi(m, x_fdiv(m, s->extent, x_idx(m, w)), -1));
 }
 
+/* The row of the tiles that the team has for element k of its step. */
+static Node *
+depth_row(Gemm *q, Node *k)
+{
+	return x_add(q->m, x_muli(q->m, q->team, BK), k);
+}
+
 static void
 bring(Gemm *q, Region *r, Side *s)
 {
 	Module *m = q->m;
 	int w = s->lanes, own_w = s->deep ? 1 : w, vectors = s->width * BK / w,
-		count = (vectors + q->threads - 1) / q->threads;
+		count = (vectors + q->team_threads - 1) / q->team_threads;
 	Node *per = x_idx(m, s->deep ? BK / w : s->width / w), *j = x_axis(m, x_idx(m, count)),
 		*v = x_axis(m, x_idx(m, w));
 	Node *unit, *k, *x, *own, *ok, *e, *lane[2];
@@ -124,12 +141,12 @@ bring(Gemm *q, Region *r, Side *s)
 	Map map = {0};
 	int i;
 
-	unit = count == 1 ? q->f.tid : x_add(m, x_muli(m, j, q->threads), q->f.tid);
+	unit = count == 1 ? q->member : x_add(m, x_muli(m, j, q->team_threads), q->member);
 	k = s->deep ? x_muli(m, x_mod(m, unit, per), w) : x_fdiv(m, unit, per);
 	x = s->deep ? x_fdiv(m, unit, per) : x_mod(m, unit, per);
 	lane[0] = w > 1 && s->deep ? v : x_idx(m, 0);
 	lane[1] = w > 1 && !s->deep ? v : x_idx(m, 0);
-	if (vectors % q->threads)
+	if (vectors % q->team_threads)
 		all = region_new(m, NULL);
 	own = l_let(m, count == 1 ? q->f.thread : all, own_vector(q, s, x, own_w));
 	gemm_bind_batch(q, &map);
@@ -138,11 +155,11 @@ bring(Gemm *q, Region *r, Side *s)
 		map_put(&map, s->axes[i],
 			l_let(m, count == 1 ? q->f.thread : all, map_get(&map, s->axes[i])));
 	gemm_bind_depth(q, &map, x_add(m, k, lane[0]));
-	ok = x_lt(m, x_add(m, q->k0, k), q->depth);
+	ok = x_and(m, q->alive, x_lt(m, x_add(m, q->k0, k), q->depth));
 	e = guarded(m, subst(m, s->e, &map, false), ok);
 	map_free(&map);
 	l_store(m, w > 1 ? rv : all, s->tile, 2,
-		(Node *[]){x_add(m, k, lane[0]), x_add(m, x_muli(m, x, own_w), lane[1])},
+		(Node *[]){depth_row(q, x_add(m, k, lane[0])), x_add(m, x_muli(m, x, own_w), lane[1])},
 		kb_emit(q->kb, w > 1 ? rv : all, e));
 	if (w > 1)
 		l_for(m, all, F_VECTOR, v, rv);
@@ -164,7 +181,8 @@ fragment(Gemm *q, Region *r, Side *s, const char *name, Node *kk)
 	Region *rv = region_new(m, NULL);
 
 	f = l_alloc(m, r, l_buffer(m, name, s->tile->type->dtype, SP_REG, 1, &n));
-	l_store(m, rv, f, 1, &v, l_load(m, s->tile, 2, (Node *[]){kk, x_add(m, s->first, v)}));
+	l_store(m, rv, f, 1, &v, l_load(m, s->tile, 2,
+		(Node *[]){depth_row(q, kk), x_add(m, s->first, v)}));
 	l_for(m, r, F_VECTOR, v, rv);
 	return f;
 }
@@ -214,7 +232,7 @@ sum_up(Gemm *q, Region *r)
 {
 	Module *m = q->m;
 	Contraction *c = &q->c;
-	Node *per, *step, *outer = x_idx(m, 1), *rest;
+	Node *per, *all, *round, *step, *outer = x_idx(m, 1), *rest;
 	Region *in = region_new(m, NULL);
 	int i;
 
@@ -222,7 +240,10 @@ sum_up(Gemm *q, Region *r)
 	per = x_ceildiv(m, q->depth, x_idx(m, BK));
 	if (!q->flat)
 		outer = axes_product(m, c->nred - 1, c->red);
-	step = x_axis(m, x_mul(m, outer, per));
+	all = x_mul(m, outer, per);
+	round = x_axis(m, x_ceildiv(m, all, x_idx(m, q->teams)));
+	step = x_add(m, x_muli(m, round, q->teams), q->team);
+	q->alive = is_intv(x_mod(m, all, x_idx(m, q->teams)), 0) ? x_bool(m, true) : x_lt(m, step, all);
 	q->k0 = l_let(m, in, x_muli(m, is_intv(outer, 1) ? step : x_mod(m, step, per), BK));
 	rest = x_fdiv(m, step, per);
 	for (i = c->nred - 1; !q->flat && i-- > 0;) {
@@ -234,7 +255,7 @@ sum_up(Gemm *q, Region *r)
 	l_barrier(m, in);
 	multiply(q, in);
 	l_barrier(m, in);
-	l_for(m, r, F_SERIAL, step, in);
+	l_for(m, r, F_SERIAL, round, in);
 }
 
 /* ---- storing --------------------------------------------------------------------------------- */
@@ -244,12 +265,13 @@ static Node *
 spread(Gemm *q, Region *r, Side *slow, Side *fast)
 {
 	Module *m = q->m;
-	Node *i = x_axis(m, x_idx(m, T)), *v = x_axis(m, x_idx(m, T)), *sums;
+	Node *i = x_axis(m, x_idx(m, T)), *v = x_axis(m, x_idx(m, T)), *sums, *y;
 	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL);
 
 	sums = gpu_shared(q->kb, &q->f, "sums", q->acc->type->dtype, 2,
-		(Node *[]){x_idx(m, slow->width), x_idx(m, fast->width + PAD)});
-	l_store(m, rv, sums, 2, (Node *[]){x_add(m, slow->first, i), x_add(m, fast->first, v)},
+		(Node *[]){x_idx(m, q->teams * slow->width), x_idx(m, fast->width + PAD)});
+	y = x_add(m, x_muli(m, q->team, slow->width), x_add(m, slow->first, i));
+	l_store(m, rv, sums, 2, (Node *[]){y, x_add(m, fast->first, v)},
 		l_load(m, q->acc, 2, q->rows_last ? (Node *[]){v, i} : (Node *[]){i, v}));
 	l_for(m, ri, F_VECTOR, v, rv);
 	l_for(m, r, F_UNROLL, i, ri);
@@ -264,14 +286,21 @@ same_row(void *ctx, Node *y)
 	return y;
 }
 
-typedef struct Sums { Module *m; Node *at; } Sums;
+typedef struct Sums { Module *m; Node *at; int teams, rows; } Sums;
 
 static Node *
 sum_at(void *ctx, Node *y, Node *x)
 {
 	Sums *s = ctx;
 
-	return l_load(s->m, s->at, 2, (Node *[]){y, x});
+	Node *sum = NULL, *v;
+	int i;
+
+	for (i = 0; i < s->teams; i++) {
+		v = l_load(s->m, s->at, 2, (Node *[]){x_addi(s->m, y, i * s->rows), x});
+		sum = sum ? x_add(s->m, sum, v) : v;
+	}
+	return sum;
 }
 
 /* Lanes in which the result is stored. */
@@ -294,7 +323,8 @@ gemm_write(Gemm *q, Region *r, const SumTile *t)
 	int count = (units + q->threads - 1) / q->threads;
 	int together = count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;   /* their loads wait for each other only once */
 	Node *io = x_axis(m, x_idx(m, count / together)), *iu = x_axis(m, x_idx(m, together)),
-		*i = x_add(m, x_muli(m, io, together), iu), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m, fast->width / w);
+		*i = x_add(m, x_muli(m, io, together), iu), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m,
+			fast->width / w);
 	Node *unit = count > 1 ? x_add(m, x_muli(m, i, q->threads), q->f.tid) : q->f.tid;
 	Node *x = x_mod(m, unit, per), *y = x_fdiv(m, unit, per), *fx, *fy, *e, *ok, *idx[MAX_RANK];
 	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL),
@@ -330,7 +360,7 @@ static void
 finish(Gemm *q, Region *r)
 {
 	Side *fast = q->rows_last ? &q->a : &q->b, *slow = q->rows_last ? &q->b : &q->a;
-	Sums s = {q->m, spread(q, r, slow, fast)};
+	Sums s = {q->m, spread(q, r, slow, fast), q->teams, slow->width};
 
 	gemm_write(q, r, &(SumTile){.slow = slow, .fast = fast, .rows = slow->width, .row = same_row,
 		.sum = sum_at, .ctx = &s});
@@ -367,26 +397,33 @@ choose_shape(Gemm *q)
 {
 	double m = extent_or(q->a.n, q->a.axes, 32), n = extent_or(q->b.n, q->b.axes, 32);
 	double batch = extent_or(q->nbatch, q->batch, 4), best = -1, blocks, threads, cost;
+	double steps = extent_or(q->c.nred, q->c.red, 128) / BK;
 	int units = q->kb->s->mach->units ? q->kb->s->mach->units : 64,
 		bytes = dtypes[q->acc->type->dtype].bits / 8;
 	size_t i;
+	int teams;
 
-	for (i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-		int bm = shapes[i].m, bn = shapes[i].n;
-		if (bm * bn * bytes > 16384 || bm * bn / (T * T) % q->kb->s->mach->warp)
+	for (i = 0; i < sizeof shapes / sizeof *shapes * COUNTS; i++) {
+		int bm = shapes[i / COUNTS].m, bn = shapes[i / COUNTS].n;
+		teams = 1 << i % COUNTS;
+		if (bm * bn * bytes > 16384 || bm * bn * bytes * teams > MAX_SUMS
+			|| bm * bn / (T * T) % q->kb->s->mach->warp
+		 || (teams > 1 && (steps < MIN_STEPS * teams || bm * bn / (T * T) * teams > MAX_THREADS)))
 			continue;
 		blocks = batch * (double)((int64_t)(m + bm - 1) / bm)
 			* (double)((int64_t)(n + bn - 1) / bn);
-		threads = blocks * bm * bn / (T * T);
-		cost = blocks * bm * bn * (1 + 16.0 / bm + 16.0 / bn);
+		threads = blocks * bm * bn / (T * T) * teams;
+		cost = blocks * bm * bn * (1 + 16.0 / bm + 16.0 / bn) * (1 + teams / 64.0);
 		if (threads < units * 256.0)
 			cost *= units * 256.0 / threads;
 		if (best < 0 || cost < best) {
 			best = cost;
 			q->a.width = bm, q->b.width = bn;
+			q->teams = teams;
 		}
 	}
-	q->threads = q->a.width * q->b.width / (T * T);
+	q->team_threads = q->a.width * q->b.width / (T * T);
+	q->threads = q->team_threads * q->teams;
 }
 
 static void
@@ -429,12 +466,16 @@ locate(Gemm *q, Node *nm, Node *nn)
 		map_put(&q->at, q->batch[i], l_let(m, q->f.thread, map_get(&q->at, q->batch[i])));
 	/* 32 threads have up to 8 x 4 of the fours: what they read together lies in distinct banks,
 	 * or is the same */
+	q->team = q->teams > 1 ? l_let(m, q->f.thread, x_fdiv(m, q->f.tid, x_idx(m, q->team_threads)))
+		: x_idx(m, 0);
+	q->member = q->teams > 1 ? l_let(m, q->f.thread, x_mod(m, q->f.tid, x_idx(m, q->team_threads)))
+		: q->f.tid;
 	lanes = fast->width / T < 8 ? fast->width / T : 8;
 	per = x_idx(m, fast->width / T / lanes);
-	x = x_add(m, x_mod(m, q->f.tid, x_idx(m, lanes)),
-		x_muli(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), lanes));
-	y = x_add(m, x_mod(m, x_fdiv(m, q->f.tid, x_idx(m, lanes)), x_idx(m, 32 / lanes)),
-		x_muli(m, x_fdiv(m, x_fdiv(m, q->f.tid, x_idx(m, 32)), per), 32 / lanes));
+	x = x_add(m, x_mod(m, q->member, x_idx(m, lanes)),
+		x_muli(m, x_mod(m, x_fdiv(m, q->member, x_idx(m, 32)), per), lanes));
+	y = x_add(m, x_mod(m, x_fdiv(m, q->member, x_idx(m, lanes)), x_idx(m, 32 / lanes)),
+		x_muli(m, x_fdiv(m, x_fdiv(m, q->member, x_idx(m, 32)), per), 32 / lanes));
 	fast->first = l_let(m, q->f.thread, x_muli(m, x, T));
 	slow->first = l_let(m, q->f.thread, x_muli(m, y, T));
 }
@@ -464,9 +505,9 @@ contract_gpu(Sched *s, Group *g)
 	nn = x_ceildiv(m, q.b.extent, x_idx(m, q.b.width));
 	q.f = gpu_frame(&kb, x_mul(m, x_mul(m, nm, nn), axes_product(m, q.nbatch, q.batch)), q.threads);
 	q.a.tile = gpu_shared(&kb, &q.f, "as", d, 2,
-		(Node *[]){x_idx(m, BK), x_idx(m, q.a.width + PAD)});
+		(Node *[]){x_idx(m, q.teams * BK), x_idx(m, q.a.width + PAD)});
 	q.b.tile = gpu_shared(&kb, &q.f, "bs", d, 2,
-		(Node *[]){x_idx(m, BK), x_idx(m, q.b.width + PAD)});
+		(Node *[]){x_idx(m, q.teams * BK), x_idx(m, q.b.width + PAD)});
 	choose_order(&q, &q.a);
 	choose_order(&q, &q.b);
 	locate(&q, nm, nn);
@@ -477,6 +518,7 @@ contract_gpu(Sched *s, Group *g)
 	kb.k->flops = 2.0 * q.a.width * q.b.width * extent_or(q.c.nred, q.c.red, 128);
 	map_free(&q.at);
 	return gpu_close(&kb, &q.f,
-		arena_printf(m->arena, "class=contract, block=[%d,%d,%d], thread=[%d,%d], lanes=[%d,%d]",
-			q.a.width, q.b.width, BK, T, T, q.a.lanes, q.b.lanes));
+		arena_printf(m->arena,
+			"class=contract, block=[%d,%d,%d], thread=[%d,%d], teams=%d, lanes=[%d,%d]",
+			q.a.width, q.b.width, BK, T, T, q.teams, q.a.lanes, q.b.lanes));
 }

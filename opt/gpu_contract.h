@@ -30,6 +30,10 @@ typedef struct Gemm {
 	Map at;                /* batch axes, and the slow summed axes of a step, to their values */
 	Node *k0, *depth;      /* where a step begins, and the extent it goes along */
 	int threads;
+	/* the depth's steps are dealt out to teams of threads in turn, whose sums are added at the end */
+	int teams, team_threads;
+	Node *team, *member;   /* a thread's team, its number in it */
+	Node *alive;           /* is the team's step one? */
 	Node *acc;
 	bool rows_last;        /* the result is contiguous along rows */
 } Gemm;

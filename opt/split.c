@@ -5,17 +5,18 @@
  *	t[i, j] = f(sum (k: K) a b)
  *	  -> p[s, i, j] = sum (k: K/S) a b, k + s K/S for k;   t[i, j] = f(p[0, i, j] + p[1, i, j] + ..)
  *
- * The parts are added where t is read, by rows: what reads it reduces along one (a norm), so that its
- * kernel takes t in, and no launch is added. Else the sum stays whole.
+ * The parts are added where t is read, by rows: what reads it reduces along one (a norm), so that
+ * its kernel takes t in, and no launch is added. Else the sum stays whole.
  *
- * How many parts depends on the machine's units and the sizes alone, so results do not vary from run
- * to run. Needs the tensor level after producers are inlined; leaves such tensors as above.
+ * How many parts depends on the machine's units and the sizes alone, so results do not vary from
+ * run to run. Needs the tensor level after producers are inlined; leaves such tensors as above.
  */
 #include <stdlib.h>
 #include "sched.h"
 
-/* The tile that a block is taken to compute; the depth from which on a sum is cut, for adding the parts
- * takes a launch and a trip through memory; elements of depth that a part has at least; most parts. */
+/* The tile that a block is taken to compute; the depth from which on a sum is cut, for adding the
+ * parts takes a launch and a trip through memory; elements of depth that a part has at least;
+ * most parts. */
 enum { TILE_M = 32, TILE_N = 64, MIN_DEPTH = 3072, MIN_PART = 768, MAX_PARTS = 8 };
 
 static double
@@ -44,7 +45,8 @@ parts_of(Sched *s, const Node *t, const Contraction *c, const Node *axis)
 
 	for (i = 0; i < c->nred; i++)
 		depth *= (double)const_or(c->red[i]->in[0], 1);
-	while (depth >= MIN_DEPTH && parts < MAX_PARTS && blocks * parts * 2 <= s->mach->units && depth / (parts * 2) >= MIN_PART
+	while (depth >= MIN_DEPTH && parts < MAX_PARTS && blocks * parts * 2 <= s->mach->units
+		&& depth / (parts * 2) >= MIN_PART
 	 && extent % (parts * 2 * 32) == 0)
 		parts *= 2;
 	return parts;
@@ -80,7 +82,8 @@ partial_sums(Module *m, const Node *t, const Contraction *c, Node *axis, int par
 		map_put(&map, c->reduce->in[i], c->reduce->in[i] == axis
 			? x_add(m, x_mul(m, part, size), red[i]) : red[i]);
 	}
-	p = t_tensor(m, n + 1, axes, x_reduce(m, COMB_SUM, c->reduce->nin - 1, red, subst(m, e, &map, false)));
+	p = t_tensor(m, n + 1, axes, x_reduce(m, COMB_SUM, c->reduce->nin - 1, red, subst(m, e, &map,
+		false)));
 	map_free(&map);
 	return p;
 }

@@ -43,6 +43,15 @@ def channel_statistics():
 
 
 @case
+def long_sums():
+    """Teams of threads take the steps of a long sum in turn; a norm's kernel adds the parts of one."""
+    nodes = [h.make_node("Conv", ["x", "w"], ["c"], pads=[2] * 4, dilations=[2, 2]), h.make_node("Flatten", ["c"], ["f"]),
+             h.make_node("MatMul", ["f", "b"], ["p"]), h.make_node("LpNormalization", ["p"], ["y"], p=1)]
+    return (nodes, {"x": (normal(2, 75, 8, 8), ["n", 75, 8, 8])},
+            {"w": normal(48, 75, 3, 3), "b": normal(3072, 70)})
+
+
+@case
 def scatter_order():
     """Rows in parallel, and updates of one place in order."""
     nodes = [h.make_node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)]
