@@ -496,6 +496,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 		tile_for(s, red->type->dtype, tiles, split, const_or(out->n->in[0], 64), m, depth,
 			column_block(s, out->b), &out->nr, &out->mr);
 	tuned_tile(s, out, red->type->dtype, tiles, split, m, column_block(s, out->b));
+	out->recurs = out->mr > 1 && is_carried(s, out->a->in[0]);
 	return true;
 }
 

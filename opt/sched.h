@@ -96,6 +96,7 @@ typedef struct Contraction {
 	bool streams;          /* b comes from memory in each run, for few rows */
 	const char *key;       /* of the decision of the tile; NULL: nothing is tuned */
 	bool tuned;            /* the tile is a tuning file's */
+	bool recurs;           /* a is what a loop carries: few rows again and again */
 } Contraction;
 
 /* ---- loops.c -------------------------------------------------------------------------------- */

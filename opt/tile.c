@@ -159,16 +159,15 @@ columns_at(Tile *t, Node *col)
  * too much at once.
  */
 static bool
-fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth)
+fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth, Node *share)
 {
 	Module *m = t->kb->m;
-	Node *b = factor_read(t->c->eb, false)->in[0], *at, *share;
+	Node *b = factor_read(t->c->eb, false)->in[0], *at;
 	int64_t size = dtypes[storage_type(dtype_of(b))].bits / 8, n, i,
 		line = t->kb->s->mach->line / size;
 
 	if (!t->turns || !is_padded(t) || !line)
 		return true;
-	share = is_intv(t->turns, 1) ? x_idx(m, t->c->nr) : x_ceildiv(m, x_idx(m, t->c->nr), t->turns);
 	n = sat_mul(steps, const_or(share, line));
 	if (steps != 1 && (steps == 0 || n > MAX_FETCHES * line))
 		return false;
@@ -206,14 +205,18 @@ add_products(Tile *t, Region *r, Node *ea, Node *eb)
 	Module *m = t->kb->m;
 	Contraction *c = t->c;
 	Node *axis, *k = x_idx(m, 0), *left, *depth = axes_product(m, c->nred, c->red);
+	Node *share = t->turns ? x_ceildiv(m, x_idx(m, c->nr), t->turns) : NULL;   /* of a panel's row */
 	Region *in = r, *q;
 	bool fetched = false;
 	int i;
 
+	if (share && share->code != O_NUM)
+		share = l_let(m, r, share);
 	for (i = 0; i <= c->nred; i++) {
 		left = axes_product(m, c->nred - i, c->red + i);
 		fetched = fetched
-			|| fetch_ahead(t, in, x_mul(m, k, left), i < c->nred ? const_or(left, 0) : 1, depth);
+			|| fetch_ahead(t, in, x_mul(m, k, left), i < c->nred ? const_or(left, 0) : 1, depth,
+				share);
 		if (i == c->nred)
 			break;
 		axis = x_axis(m, kb_emit(t->kb, in, c->red[i]->in[0]));
@@ -325,7 +328,7 @@ some_rows(Tile *t, Node *extent, int n)
 	t->rows = n;
 	t->m0 = x_muli(m, i, n);
 	t->last = n > 1 ? x_addi(m, extent, -1) : NULL;
-	if (turns)
+	if (turns && t->c->streams)
 		t->turns = t->others;
 	columns(t, q);
 	t->last = NULL;
@@ -340,6 +343,25 @@ either(Module *m, Node *cond, Region *yes, Region *no)
 	Region *r = region_new(m, NULL);
 
 	l_when(m, r, cond, yes, no);
+	return r;
+}
+
+/* Fewer rows than a tile has, each number of them in a tile of its own. */
+static Region *
+each_number(Tile *t, Node *extent, int most)
+{
+	Module *m = t->kb->m;
+	Region *r = NULL, *q;
+	Node *turns = t->turns;
+
+	t->turns = NULL;                         /* the caches have them from step to step */
+	t->m0 = x_idx(m, 0);
+	for (t->rows = most; t->rows >= 1; t->rows--) {
+		q = region_new(m, NULL);
+		columns(t, q);
+		r = r ? either(m, x_le(m, extent, x_idx(m, t->rows)), q, r) : q;
+	}
+	t->turns = turns;
 	return r;
 }
 
@@ -367,8 +389,8 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 	t->rows = mr;
 	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
 	columns(t, many);
-	few = some_rows(t, extent, 1);
-	if (dt_float(t->c->reduce->type->dtype) && mr > 2) {   /* of bytes they would be much code */
+	few = t->c->recurs ? each_number(t, extent, mr - 1) : some_rows(t, extent, 1);
+	if (!t->c->recurs && dt_float(t->c->reduce->type->dtype) && mr > 2) {   /* of bytes they would be much code */
 		few = either(m, x_eq(m, extent, x_idx(m, 1)), few, some_rows(t, extent, (mr + 1) / 2));
 		if (t->c->streams)
 			few = either(m, x_le(m, extent, x_idx(m, (mr + 1) / 2)), few,

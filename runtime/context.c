@@ -4,6 +4,10 @@
 #include <time.h>
 #include "rt.h"
 
+/* Work in kernels that threads can share, in cost units (launch.c), that pays waking them early: some
+ * 20 us are won, a wake costs the caller 2. */
+enum { HEAT_COST = 1 << 20 };
+
 uint64_t tcc_now(void)
 {
 	struct timespec t;
@@ -208,8 +212,9 @@ static int start_run(TccContext *ctx)
 		ctx->out[i].done = false;
 		ctx->out[i].download_to = NULL;
 	}
-	if (ctx->pool && ctx->last_ns > 30000)
+	if (ctx->pool && ctx->shareable > HEAT_COST)
 		tcc_pool_heat(ctx->pool);
+	ctx->shareable = 0;
 	return dev ? tcc_queue_zero(ctx, ctx->dev_errors, (nk + 1) * sizeof *ctx->errors) : 0;
 }
 
@@ -283,7 +288,6 @@ static int run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs)
 		rc = fetch(ctx);
 	if (!rc)
 		rc = check_errors(ctx);
-	ctx->last_ns = done - bound;
 	ctx->times = (TccTimes){bound - start, done - bound, tcc_now() - done};
 	return rc;
 }

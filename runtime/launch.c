@@ -36,11 +36,15 @@ static void run_part_of_user(void *arg, int64_t part)
 	run_part(arg, (int)part);
 }
 
-static int parts_for(const TccContext *ctx, const int64_t *args)
+static int parts_for(TccContext *ctx, const int64_t *args)
 {
 	int64_t total, cost = args[3] > 0 ? args[3] : 1, n = ctx->threads;
 	if (__builtin_mul_overflow(args[0], cost, &total))
 		total = INT64_MAX;
+	if (total < HOT_COST)
+		return 1;
+	if (__builtin_add_overflow(ctx->shareable, total, &ctx->shareable))
+		ctx->shareable = INT64_MAX;
 	if (total < (ctx->pool && tcc_pool_cold(ctx->pool) ? COLD_COST : HOT_COST))
 		return 1;
 	if (n > total / PART_COST)

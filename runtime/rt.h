@@ -372,7 +372,7 @@ struct TccContext {
 	TccPool *pool;          /* NULL: one thread, or the caller's threads */
 	uint8_t *scratch;       /* a part for each thread */
 	uint64_t scratch_part;
-	uint64_t last_ns;       /* how long the last plan ran */
+	int64_t shareable;      /* cost of this run's kernels that hot threads are worth sharing */
 	void *stream;           /* of the device */
 	bool own_stream;
 	TccQueue *queue;        /* NULL: work is issued at once */

@@ -37,6 +37,21 @@ graph = h.make_graph([h.make_node("Transpose", ["a"], ["t"], perm=[2, 3, 1, 0]),
                      "gram", [h.make_tensor_value_info("a", T.FLOAT, [3, 16, 5, 4])],
                      [h.make_tensor_value_info("y", T.FLOAT, [5, 4, 16, 16])])
 onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), sys.argv[1] + "/gram.onnx")
+hidden = 70                                     # of a recurrent layer: its steps multiply few rows again and again
+weights = {k: (rng.standard_normal(d) / 8).astype(np.float32) for k, d in
+           {"w": (1, hidden, 9), "r": (1, hidden, hidden), "b": (1, 2 * hidden)}.items()}
+graph = h.make_graph([h.make_node("RNN", ["x", "w", "r", "b"], ["y"], hidden_size=hidden)], "recurrent",
+                     [h.make_tensor_value_info("x", T.FLOAT, [4, "n", 9])],
+                     [h.make_tensor_value_info("y", T.FLOAT, [4, 1, "n", hidden])],
+                     [nh.from_array(v, k) for k, v in weights.items()])
+onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), sys.argv[1] + "/recurrent.onnx")
+for n in (1, 2, 3, 4, 5, 6, 7, 9):
+    x = rng.standard_normal((4, n, 9)).astype(np.float32)
+    state, y = np.zeros((n, hidden)), []
+    for step in x:
+        state = np.tanh(step @ weights["w"][0].T + state @ weights["r"][0].T + weights["b"].reshape(2, hidden).sum(0))
+        y.append(state)
+    np.savez(f"{sys.argv[1]}/recurrent{n}.npz", x=x, y=np.array(y, np.float32)[:, None])
 w = nh.to_array(onnx.load(sys.argv[1] + "/symbol.onnx").graph.initializer[0])
 for m in (1, 2, 3, 5, 6, 7, 13):
     a = rng.standard_normal((m, 130)).astype(np.float32)
@@ -64,6 +79,12 @@ for target in native x86-64-v3; do             # one tile takes few rows in one 
 	grep -q 'tile=\[1[0-4],' "$t/stream.ir" || fail "$target: rows are few"
 	for m in 1 4 8 14 15 29; do
 		"$tcc" verify "$t/stream.ir" --data "$t/stream$m.npz" --rtol 1e-4 --atol 1e-4 || fail "$m rows differ on $target"
+	done
+done
+for target in native x86-64-v3; do
+	"$tcc" compile "$t/recurrent.onnx" --target $target --emit ir --stage loop -o "$t/r.ir" || fail "no dump"
+	for n in 1 2 3 4 5 6 7 9; do
+		"$tcc" verify "$t/r.ir" --data "$t/recurrent$n.npz" --rtol 1e-4 --atol 1e-5 || fail "$n rows recur otherwise on $target"
 	done
 done
 "$tcc" verify "$t/symbols.onnx" --shape a=61x50 --shape b=50x133 --rtol 1e-4 --atol 1e-4 || fail "symbols differ"
