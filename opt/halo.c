@@ -93,11 +93,38 @@ viewed_by(Module *m, const Node *p)
 
 /* ---- how they are stored --------------------------------------------------------------------- */
 
-/* Elements of the padding p behind those of t. */
+/* e with c floordiv(x, k) as c / k (x - x mod k) where that divides: beside x it then has a range.
+ * NULL: there is none. */
+static Node *
+without_quotient(Module *m, Node *e)
+{
+	Node **list, *q, *axis, *coef, *rest, *r = NULL;
+	int64_t c, k;
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = n; i-- > 0 && !r;) {
+		q = list[i];
+		if (q->code != O_FLOORDIV || !is_int(q->in[1], &k) || k < 2)
+			continue;
+		axis = x_axis(m, x_idx(m, k));
+		if (linear_in(m, subst1(m, e, q, axis), axis, &coef, &rest) && is_int(coef, &c) && c % k == 0)
+			r = x_add(m, rest, x_muli(m, x_sub(m, q->in[0], x_mod(m, q->in[0], q->in[1])), c / k));
+	}
+	free(list);
+	return r;
+}
+
+/* Elements of the padding p behind those of t. Windows with a stride need whole steps. */
 static Node *
 behind(Module *m, const Node *p, const Node *t, Node *shift, int i)
 {
-	return x_sub(m, x_sub(m, dim_of(p, i), shift), dim_of(t, i));
+	Node *e = x_sub(m, x_sub(m, dim_of(p, i), shift), dim_of(t, i)), *r;
+	int tries;
+
+	for (tries = 0; tries < MAX_RANK && e->hi > WIDEST && (r = without_quotient(m, e)); tries++)
+		e = r;
+	return e;
 }
 
 /* Can the halo be so wide as e may be? */
