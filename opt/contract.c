@@ -33,8 +33,7 @@
 #include "sched.h"
 
 enum {
-	FAR_BYTES = 16,        /* that come from behind the second cache in a cycle, beside products */
-	MAX_ROWS = 14, MIN_ROWS = 8, MAX_VECTORS = 4,   /* of a tile */
+	MIN_ROWS = 8,          /* of a tile */
 	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
 	MAX_STEPS = 8,         /* from constants to what is read */
 	PANEL_TILES = 3,       /* that pay spelling columns out in memory instead of in each */
@@ -147,48 +146,6 @@ holds_product(const Machine *mach, Node *t, const Node *part)
 	return yes;
 }
 
-/* Rows that the registers allow beside v vectors of columns: the accumulators of so many tiles, a
- * step's vectors of b, and a value of a unless multiply-adds broadcast it from memory; of operands
- * split into parts all of these, and a product. */
-static int
-rows_for(const Machine *mach, int v, int tiles, int split)
-{
-	int regs = mach->vector_regs ? mach->vector_regs : 16,
-		other = split > 1 ? v * split + split + 1 : v + !machine_broadcasts(mach),
-		rows = (regs - other) / (v * tiles);
-
-	return rows > MAX_ROWS ? MAX_ROWS : rows;
-}
-
-/* How much of a panel of b that every tile of rows reads again has left the second cache by then:
- * nothing up to an eighth of it, which b shares with a, the result and what is fetched ahead; all if
- * none fits. */
-static double
-missed(const Machine *mach, double panel)
-{
-	double l2 = (double)mach->l2, part = l2 > 0 ? (panel - l2 / 8) / (l2 - l2 / 8) : 0;
-
-	return part < 0 ? 0 : part > 1 ? 1 : part;
-}
-
-/* Cycles of a step of the sum over an m x n result in tiles of rows x v vectors: multiply-adds, or
- * loads (two a cycle), or the latency of too few sums; and what of b, whose panel is used again in
- * sums of depth (0: it is not), comes from behind the second cache. Loads decide between equals. */
-static double
-tile_cost(const Machine *mach, int lanes, int v, int rows, int64_t m, int64_t n, double depth)
-{
-	double step = v * mach->vector_bits / 8.0;
-	double ports = mach->fma_ports ? mach->fma_ports : 1, adds = rows * v / ports,
-		loads = (rows + v) / 2.0, cost = adds > loads ? adds : loads,
-		tiles = ceil((double)n / (v * lanes)) * (m ? ceil((double)m / rows) : 1.0 / rows);
-
-	if (cost < mach->fma_latency)
-		cost = mach->fma_latency;
-	if (mach->kind == M_CPU)
-		cost += missed(mach, depth * step) * step / FAR_BYTES;
-	return tiles * (cost + 0.1 * (rows + v));
-}
-
 /* Bytes of the model's constants. */
 static int64_t
 all_constants(Sched *s)
@@ -238,125 +195,6 @@ streams(Sched *s, const Node *t, const Contraction *c)
 			rows = sat_mul(rows, const_or(t->in[k]->in[0], 1));
 	return rows <= MAX_ROWS && (bytes > s->mach->l2
 		|| (bytes > s->mach->l2 / 4 && all_constants(s) > 8 * s->mach->l2));
-}
-
-/* The tile of the most columns that has m rows (0: not known), or of the most rows. */
-static void
-tall_tile(Sched *s, DType d, int tiles, int split, int64_t m, int block, int *nr, int *mr)
-{
-	int lanes = lanes_of(s, d), v, rows;
-
-	*nr = lanes, *mr = 0;
-	for (v = MAX_VECTORS; v >= 1; v--) {
-		rows = rows_for(s->mach, v, tiles, split);
-		if (m > 0 && rows > m)
-			rows = (int)m;
-		if (rows > *mr && !(block && block % (v * lanes))) {
-			*nr = v * lanes;
-			*mr = rows;
-		}
-	}
-	if (*mr < 1)
-		*mr = 1;
-}
-
-/* The tile, or tiles, for n columns and m rows (0: not known); depth: of sums whose columns are used
- * again, or 0. Columns that are stored in blocks stay in one. */
-static void
-tile_for(Sched *s, DType d, int tiles, int split, int64_t n, int64_t m, double depth, int block,
-	int *nr, int *mr)
-{
-	int lanes = lanes_of(s, d), v, rows;
-	int64_t parts;
-	double cost, best = INFINITY;
-
-	*nr = lanes, *mr = 1;
-	for (v = 1; v <= MAX_VECTORS; v++) {
-		rows = rows_for(s->mach, v, tiles, split);
-		if (rows < 1 || (block && block % (v * lanes)))
-			continue;
-		if (m > 0) {                         /* equal parts */
-			parts = (m + rows - 1) / rows;
-			rows = (int)((m + parts - 1) / parts);
-		}
-		cost = tile_cost(s->mach, lanes, v, rows, m, n, depth);
-		if (cost < best) {
-			best = cost;
-			*nr = v * lanes;
-			*mr = rows;
-		}
-	}
-}
-
-static const char *
-tile_text(Module *m, int mr, int nr)
-{
-	return arena_printf(m->arena, "tile=[%d,%d]", mr, nr);
-}
-
-/* Takes the tile that the text names, if it is one for these columns. */
-static bool
-take_tile(Sched *s, DType d, int tiles, int split, int block, const char *text, int *nr, int *mr)
-{
-	int lanes = lanes_of(s, d), rows, columns, end = 0;
-
-	if (sscanf(text, "tile=[%d,%d]%n", &rows, &columns, &end) != 2 || text[end] || rows < 1
-	 || columns < lanes || columns % lanes || columns / lanes > MAX_VECTORS
-	 || rows > rows_for(s->mach, columns / lanes, tiles, split) || (block && block % columns))
-		return false;
-	*mr = rows;
-	*nr = columns;
-	return true;
-}
-
-/* For each width the most rows and those of equal parts, after the estimate's own. */
-static void
-offer_tiles(Sched *s, Decision *t, DType d, int tiles, int split, int64_t m, int64_t n, int block)
-{
-	int lanes = lanes_of(s, d), v, rows;
-	int64_t parts;
-
-	for (v = MAX_VECTORS; v >= 1; v--) {
-		rows = rows_for(s->mach, v, tiles, split);
-		if (m > 0 && rows > m)
-			rows = (int)m;
-		if (rows < 1 || (block && block % (v * lanes)) || (n > 0 && (v - 1) * lanes >= n))
-			continue;
-		offer(t, tile_text(s->m, rows, v * lanes));
-		parts = m > 0 ? (m + rows - 1) / rows : 1;
-		if (m > 0)
-			offer(t, tile_text(s->m, (int)((m + parts - 1) / parts), v * lanes));
-	}
-}
-
-static const char *
-size_text(Module *m, const char *what, int64_t n)
-{
-	return n > 0 ? arena_printf(m->arena, " %s=%lld", what, (long long)n)
-		: arena_printf(m->arena, " %s=?", what);
-}
-
-/* The tile of the tuning file, where that has one; what else could be measured, while tuning. */
-static void
-tuned_tile(Sched *s, Contraction *c, DType d, int tiles, int split, int64_t m, int block)
-{
-	int64_t n = const_or(c->n->in[0], 0), depth = 1;
-	int i;
-	Decision *t;
-
-	if (!s->m->tuning || s->gpu)
-		return;
-	for (i = 0; i < c->nred; i++)
-		depth = sat_mul(depth, const_or(c->red[i]->in[0], 0));
-	c->key = arena_printf(s->m->arena, "contract %s%s%s%s%s%s", dtypes[d].text, size_text(s->m, "m", m),
-		size_text(s->m, "n", n), size_text(s->m, "k", depth),
-		tiles > 1 ? " blocks" : "", c->streams ? " streams" : "");
-	t = decision(s->m, c->key);
-	if (s->m->tuning->records) {
-		offer(t, tile_text(s->m, c->mr, c->nr));
-		offer_tiles(s, t, d, tiles, split, m, n, block);
-	}
-	c->tuned = t->choice && take_tile(s, d, tiles, split, block, t->choice, &c->nr, &c->mr);
 }
 
 /* Is the axis, up to an offset, the last index of the read? */
@@ -443,7 +281,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	Node **list, *red = NULL, *whole = NULL, *mul;
 	Contraction c[2] = {{0}};
 	bool ok[2], other = false;
-	int i, k, n, tiles, split;
+	int i, k, n, sums;
 	int64_t m = 0;
 	double rows = 1, depth;
 
@@ -485,17 +323,13 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 			m = const_or(t->in[k]->in[0], 0) > m ? const_or(t->in[k]->in[0], 0) : m;
 			rows *= (double)likely_extent(s->m, t->in[k]->in[0]);
 		}
-	tiles = whole && !transforms_product(s->m, t, out, &m) ? 2 : 1;
+	sums = whole && !transforms_product(s->m, t, out, &m) ? 2 : 1;
 	for (k = 0, depth = rows > MAX_ROWS; k < out->nred; k++)
 		depth *= (double)const_or(out->red[k]->in[0], 1);
-	split = mul->code == O_DOT4 ? machine_dot4(s->mach) : 1;
 	out->streams = streams(s, t, out);
-	if (out->streams)
-		tall_tile(s, red->type->dtype, tiles, split, m, column_block(s, out->b), &out->nr, &out->mr);
-	else
-		tile_for(s, red->type->dtype, tiles, split, const_or(out->n->in[0], 64), m, depth,
-			column_block(s, out->b), &out->nr, &out->mr);
-	tuned_tile(s, out, red->type->dtype, tiles, split, m, column_block(s, out->b));
+	pick_registers(s, out, &(Tiling){.d = red->type->dtype, .sums = sums, .m = m, .depth = depth,
+		.n = const_or(out->n->in[0], 0), .block = column_block(s, out->b),
+		.parts = mul->code == O_DOT4 ? machine_dot4(s->mach) : 1});
 	out->recurs = out->mr > 1 && is_carried(s, out->a->in[0]);
 	return true;
 }
@@ -866,6 +700,6 @@ contract_cpu(Sched *s, Group *g)
 	if (c.key && decision(m, c.key)->choice && !c.tuned)
 		diag_warn(m->diag, g->loc, "%s does not fit '%s': the estimate chooses",
 			decision(m, c.key)->choice, c.key);
-	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, %s%s", tile_text(m, c.mr, c.nr),
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]%s", c.mr, c.nr,
 		c.tuned ? ", tuned" : ""));
 }

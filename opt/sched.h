@@ -99,6 +99,21 @@ typedef struct Contraction {
 	bool recurs;           /* a is what a loop carries: few rows again and again */
 } Contraction;
 
+/* ---- pick.c ---------------------------------------------------------------------------------- */
+
+enum { MAX_ROWS = 14 };                /* of a register tile */
+/* What the choice of a register tile depends on; 0 where a size is not known. */
+typedef struct Tiling {
+	DType d;
+	int sums;              /* accumulators of an element */
+	int parts;             /* that operands are split into to be multiplied */
+	int block;             /* columns that are stored side by side, 0: all */
+	int64_t m, n;          /* rows, columns */
+	double depth;          /* of the sums, if columns are read again for further rows */
+} Tiling;
+/* Sets mr and nr, key and tuned; streams and red are set. */
+void pick_registers(Sched *, Contraction *, const Tiling *);
+
 /* ---- loops.c -------------------------------------------------------------------------------- */
 
 Sched sched_open(Module *);                               /* for m->machine */

@@ -18,7 +18,7 @@ for rows in 1 3 5; do
 		echo "machine $machine"
 		sed -n "s/^\(contract[^:]*\): .*/\1: tile=[$rows,$lanes]/p" "$t/digits.tuning"
 	} >"$t/hand.tuning"
-	"$tcc" verify "$digits" --tuning "$t/hand.tuning" || fail "$rows rows differ"
+	"$tcc" verify "$digits" --timeout 300 --tuning "$t/hand.tuning" || fail "$rows rows differ"
 	"$tcc" compile "$digits" --tuning "$t/hand.tuning" --emit ir -o "$t/hand.ir"
 	grep -q "tile=\[$rows,$lanes\], tuned" "$t/hand.ir" || fail "$rows rows are not taken"
 done
