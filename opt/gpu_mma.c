@@ -321,7 +321,8 @@ product_of(const Mm *q)
 		.m = gemm_extent(g->m, q->a.s->n, q->a.s->axes), .n = gemm_extent(g->m, q->b.s->n, q->b.s->axes),
 		.batch = gemm_extent(g->m, g->nbatch, g->batch), .outer = all / last, .depth = last,
 		.size = q->a.size, .own_m = q->a.own, .own_n = q->b.own, .lane_words = q->t.lane_words,
-		.async = q->a.async || q->b.async, .reads_result = read > 0,
+		.async_m = q->a.async, .async_n = q->b.async,
+		.loose_m = q->a.loose, .loose_n = q->b.loose, .reads_result = read > 0,
 		.result_bytes = read + dtypes[dtype_of(g->nest.out)].bits / 8.0};
 }
 

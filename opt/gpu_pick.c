@@ -40,7 +40,9 @@ registers(const Product *p, const MmaTile *t)
 {
 	int threads = t->wm * t->wn * p->mach->warp, acc = t->m * t->n / threads;
 	int fragments = (t->m / t->wm / p->own_m + t->n / t->wn / p->own_n) * p->lane_words;
-	int staged = p->async ? 0 : (int)(stage_bytes(p, t) / threads / 4);
+	/* what is on its way, and where it comes from: elements each have a place */
+	int each_m = p->async_m ? 0 : p->loose_m ? 6 : 2, each_n = p->async_n ? 0 : p->loose_n ? 6 : 2;
+	int staged = (each_m * t->m + each_n * t->n) * t->bk * p->size / threads / 4;
 
 	return acc + fragments + staged + OTHER_REGISTERS;
 }
@@ -105,7 +107,7 @@ tile_us(const Product *p, const MmaTile *t)
 			.passes = steps * (read + bytes) / 128,
 			.l2 = steps * bytes,
 			.dram = steps * fetched(p, t, at_once),
-			.waits = steps * (load_clocks / (t->stages - 1) + barrier_clocks),
+			.waits = steps * (load_clocks / (p->async_m && p->async_n ? t->stages - 1 : 1) + barrier_clocks),
 		}, {
 			.passes = 2 * result * 4 / 128,
 			.l2 = result * p->result_bytes,
@@ -135,12 +137,13 @@ bool
 pick_tile(const Product *p, int least_bk, int deepest, MmaTile *best)
 {
 	double us, found = -1;
+	bool async = p->async_m || p->async_n;
 	size_t i;
 
 	for (i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 		MmaTile t = {shapes[i].m, shapes[i].n, shapes[i].wm, shapes[i].wn, 0, 0};
-		for (t.bk = least_bk; t.bk <= deepest && t.bk <= (p->async ? MAX_DEEPER : 1) * least_bk; t.bk *= 2)
-			for (t.stages = p->async ? 3 : 2; t.stages <= (p->async ? MAX_STAGES : 2); t.stages++) {
+		for (t.bk = least_bk; t.bk <= deepest && t.bk <= (async ? MAX_DEEPER : 1) * least_bk; t.bk *= 2)
+			for (t.stages = async ? 3 : 2; t.stages <= (async ? MAX_STAGES : 2); t.stages++) {
 				us = fits(p, &t) ? tile_cost(p, &t) : -1;
 				if (us >= 0 && (found < 0 || us < found))
 					found = us, *best = t;

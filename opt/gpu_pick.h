@@ -16,7 +16,8 @@ typedef struct Product {
 	int size;              /* bytes of a factor's element */
 	int own_m, own_n;      /* of a block of fragments */
 	int lane_words;        /* registers of one */
-	bool async;            /* copies run beside the products */
+	bool async_m, async_n; /* the factor is copied beside the products, else through registers */
+	bool loose_m, loose_n; /* it is read element by element */
 	double result_bytes;   /* stored, and read beside the sum, for each element of the result */
 	bool reads_result;
 } Product;

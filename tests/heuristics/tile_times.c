@@ -12,7 +12,7 @@ static Product
 product(const Machine *mach, double m, double n, double k)
 {
 	return (Product){.mach = mach, .x = machine_mma(mach, DT_F16, DT_F16), .m = m, .n = n, .batch = 1, .outer = 1,
-		.depth = k, .size = 2, .own_m = 16, .own_n = 16, .lane_words = 4, .async = mach->cc >= 80,
+		.depth = k, .size = 2, .own_m = 16, .own_n = 16, .lane_words = 4, .async_m = mach->cc >= 80, .async_n = mach->cc >= 80,
 		.result_bytes = 2};
 }
 
