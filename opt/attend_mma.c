@@ -1036,13 +1036,32 @@ plan(Mm *q, Sched *s)
 	return true;
 }
 
+static void
+emit(Mm *q, Region *r)
+{
+	Module *m = q->o.m;
+	Node *total;
+
+	lay_out(q);
+	open_buffers(q);
+	open_rows(q, r);
+	total = x_ceildiv(m, flash_end(&q->o, r, q->q0, q->warps * q->q.span), x_idx(m, q->keys));
+	total = total->code == O_NUM ? total : l_let(m, r, total);
+	begin(q, r, total);
+	pass_over(q, r, total);
+	l_barrier(m, r);
+	spread(q, r);
+	l_barrier(m, r);
+	write_rows(q, r);
+}
+
 Kernel *
 attention_mma(Sched *s, Group *g)
 {
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
 	Mm q = {0};
-	Node *blocks, *total, *deep;
+	Node *blocks, *deep;
 	Region *r;
 
 	if (!attention_of(s, g->members[g->n - 1], &q.o.a))
@@ -1061,23 +1080,12 @@ attention_mma(Sched *s, Group *g)
 		flash_close(&q.o);
 		return NULL;
 	}
-	lay_out(&q);
-	open_buffers(&q);
-	open_rows(&q, r);
-	total = x_ceildiv(m, flash_end(&q.o, r, q.q0, q.warps * q.q.span), x_idx(m, q.keys));
-	total = total->code == O_NUM ? total : l_let(m, r, total);
-	begin(&q, r, total);
-	pass_over(&q, r, total);
-	l_barrier(m, r);
-	spread(&q, r);
-	l_barrier(m, r);
-	write_rows(&q, r);
+	emit(&q, r);
 	kb.k->flops = 2.0 * q.warps * q.q.span * (double)(q.depth + q.columns)
 		* (double)const_or(q.o.a.key->in[0], 128);
 	flash_close(&q.o);
 	return gpu_close(&kb, &q.o.f, arena_printf(m->arena,
 		"class=attention, mma=%s%s, block=[%d,%d,%d], warps=%d, stages=%d, units=[%d%s,%d%s]",
-			q.t.x->name,
-		q.turned ? " turned" : "", q.warps * q.q.span, q.keys, q.depth, q.warps, STAGES, q.k.unit,
+		q.t.x->name, q.turned ? " turned" : "", q.warps * q.q.span, q.keys, q.depth, q.warps, STAGES, q.k.unit,
 		q.k.async ? " async" : "", q.v.unit, q.v.async ? " async" : ""));
 }
