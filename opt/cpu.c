@@ -265,26 +265,60 @@ has_code(Node *e, OpCode a, OpCode b)
 }
 
 /* The extent of loops in a body, for the cost of one element. */
+static bool
+is_loop(const Node *e)
+{
+	return e->code == O_REDUCE || e->code == O_ITER;
+}
+
+static double
+own_trips(const Node *loop)
+{
+	double t = 1;
+	int64_t d;
+	int k;
+
+	for (k = 0; k < loop->nin - 1; k++)
+		if (loop->in[k]->code == O_AXIS)
+			t *= is_int(loop->in[k]->in[0], &d) ? (double)d : 128;
+	return t;
+}
+
+/* The most steps of a loop of the expression, those of the loops around it not counted. */
 static double
 loop_trips(Node *e)
 {
 	Node **list;
 	double trips = 1, t;
-	int64_t d;
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		if (is_loop(list[i]) && (t = own_trips(list[i])) > trips)
+			trips = t;
+	free(list);
+	return trips;
+}
+
+/* How many times more often the innermost steps run because of loops around them. */
+static double
+nested_trips(Node *e)
+{
+	Node **list;
+	double most = 1, t;
 	int i, k, n;
 
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n; i++) {
-		if (list[i]->code != O_REDUCE && list[i]->code != O_ITER)
+		if (!is_loop(list[i]))
 			continue;
-		t = 1;
-		for (k = 0; k < list[i]->nin - 1; k++)
-			if (list[i]->in[k]->code == O_AXIS)
-				t *= is_int(list[i]->in[k]->in[0], &d) ? (double)d : 128;
-		trips = t > trips ? t : trips;
+		for (t = own_trips(list[i]), k = 0; k < n; k++)
+			if (k != i && is_loop(list[k]) && contains(list[k], list[i]))
+				t *= own_trips(list[k]);
+		most = t > most ? t : most;
 	}
 	free(list);
-	return trips;
+	return most / loop_trips(e);
 }
 
 double
@@ -301,7 +335,8 @@ double
 element_units(Node *t)
 {
 	Node **list, *body = t->in[t->nin - 1];
-	double work = element_cost(body), bytes = dtypes[dtype_of(t)].bits / 8.0, trips = loop_trips(body);
+	double work = element_cost(body) * nested_trips(body), bytes = dtypes[dtype_of(t)].bits / 8.0,
+		trips = loop_trips(body);
 	bool loop = !body_is_plain(body);
 	int i, n;
 
