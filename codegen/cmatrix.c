@@ -24,28 +24,105 @@ static const char *mover(CFn *c, const Node *s)
 	return strcmp(s->name, move_kinds[MOVE_TRANSPOSED]) ? "tcc_ldmatrix_x4" : "tcc_ldmatrix_x4_trans";
 }
 
+static void values(CFn *c, int n, Node *const *v)
+{
+	for (int k = 0; k < n; k++) {
+		fputs(", ", c->o);
+		cx(c, v[k], P_COND);
+	}
+}
+
+/* tcc_box2(&to, &map, &on, coordinates), tcc_gather4 with offsets behind them */
+static void box(CFn *c, const Node *s)
+{
+	Spot from = l_spot(s, 1);
+	int n = from.buffer->nin;
+	bool gathers = false;
+
+	for (int k = 0; k < c->k->nmaps; k++)
+		gathers |= c->k->maps[k].view == from.buffer && c->k->maps[k].gathers;
+	fprintf(c->o, "tcc_%s%d(", gathers ? "gather" : "box", gathers ? (n + 2) / 2 : n);
+	spot(c, "", s, 0);
+	fprintf(c->o, ", &%s", (const char *)map_get(&c->names, from.buffer));
+	spot(c, ", ", s, 2);
+	values(c, n, from.idx);
+}
+
+static void stored(CFn *c, const Node *s, int k, Node *const *v)
+{
+	spot(c, ", tcc_tile(", s, k);
+	values(c, 2, v + 2 * k - 1);
+	fputc(')', c->o);
+}
+
+static bool along(Node *const *v, int k)
+{
+	return !is_intv(v[2 * k], 0);
+}
+
+/* tcc_wgmma(f16, 128, km, &c, tcc_tile(&a, 128, 0), tcc_tile(&b, 128, 8192)) */
+static void group_product(CFn *c, const Node *s, Node *const *v)
+{
+	int64_t n = 0;
+
+	is_int(v[0], &n);
+	fprintf(c->o, "tcc_wgmma(%s, %d, %c%c, ", strchr(s->name, '_') + 1, (int)n, along(v, 1) ? 'm' : 'k',
+		along(v, 2) ? 'm' : 'k');
+	spot(c, "", s, 0);
+	stored(c, s, 1, v);
+	stored(c, s, 2, v);
+}
+
+static void waiting(CFn *c, const Node *s, int n, Node *const *v)
+{
+	bool place = l_spot(s, 0).buffer != NULL;
+
+	fprintf(c->o, "tcc_%s(", s->name);
+	if (place)
+		spot(c, "", s, 0);
+	if (!place && n)
+		cx(c, v[0], P_COND);
+	values(c, n - !place, v + !place);
+}
+
+static void moved(CFn *c, const Node *s)
+{
+	Node *cond = l_move_cond(s);
+
+	fprintf(c->o, "%s%s(", mover(c, s), cond ? "_if" : "");
+	spot(c, "", s, 0);
+	spot(c, ", ", s, 1);
+	if (cond)
+		values(c, 1, &cond);
+}
+
+static void product(CFn *c, const Node *s)
+{
+	fprintf(c->o, "tcc_mma_%s(", s->name);
+	for (int k = 0; k < 3; k++)
+		spot(c, k ? ", " : "", s, k);
+}
+
 void cmatrix_statement(CFn *c, Node *s)
 {
-	Node *x[3 * (MAX_RANK + 1) + 1], *cond = s->code == O_MOVE ? l_move_cond(s) : NULL;
-	int n = 0;
+	Node *x[3 * (MAX_RANK + 1) + 8], *const *v;
+	int n = 0, numbers = l_numbers(s, &v);
 
 	for (int k = 0; k < s->nin; k++)
 		if (s->in[k]->code != O_BUFFER)
 			x[n++] = s->in[k];
 	cx_begin(c, n, x);
 	cfn_indent(c);
-	if (s->code == O_MMA)
-		fprintf(c->o, "tcc_mma_%s(", s->name);
+	if (s->code == O_SYNCH)
+		waiting(c, s, numbers, v);
+	else if (s->code == O_MMA && numbers)
+		group_product(c, s, v);
+	else if (s->code == O_MMA)
+		product(c, s);
+	else if (!strcmp(s->name, move_kinds[MOVE_BOX]))
+		box(c, s);
 	else
-		fprintf(c->o, "%s%s(", mover(c, s), cond ? "_if" : "");
-	spot(c, "", s, 0);
-	spot(c, ", ", s, 1);
-	if (s->code == O_MMA)
-		spot(c, ", ", s, 2);
-	if (cond) {
-		fputs(", ", c->o);
-		cx(c, cond, P_COND);
-	}
+		moved(c, s);
 	fputs(");\n", c->o);
 	cx_end(c);
 }

@@ -330,7 +330,7 @@ static void local_array(CFn *c, Node *b, const char *name, bool spread)
 
 static bool static_shared(const Kernel *k)
 {
-	return k->shared <= STATIC_SHARED;
+	return k->shared <= STATIC_SHARED && !k->nmaps;   /* boxes need more alignment */
 }
 
 static void shared_array(CFn *c, Node *b, const char *name)
@@ -482,7 +482,7 @@ static void statement(CFn *c, Node *s)
 	case O_ALLOC: alloc(c, s); break;
 	case O_BARRIER: cfn_line(c, "tcc_barrier();"); break;
 	case O_PREFETCH: break;
-	case O_MOVE: case O_MMA: cmatrix_statement(c, s); break;
+	case O_MOVE: case O_MMA: case O_SYNCH: cmatrix_statement(c, s); break;
 	case O_COMMIT: cfn_line(c, "tcc_cp_commit();"); break;
 	case O_WAIT: cfn_line(c, "tcc_cp_wait(%lld);", (long long)s->n); break;
 	case O_CALL: call_entry(c, s); break;
@@ -604,7 +604,10 @@ static void gpu_params(CFn *c, const Kernel *k, const char *name)
 	for (int s = 0; s < k->nsyms; s++, sep = ",\n\t")
 		fprintf(o, "%si64 %s%s", sep, cfn_define(c, k->syms[s], k->syms[s]->name, false),
 			cfn_narrow(c, k->syms[s]) ? "_" : "");
-	fprintf(o, "%s)\n{\n", k->nerrors ? arena_printf(c->f->m->arena, "%si32 *err", sep) : "");
+	fputs(k->nerrors ? arena_printf(c->f->m->arena, "%si32 *err", sep) : "", o);
+	for (int m = 0; m < k->nmaps; m++)
+		fprintf(o, ",\n\tTCC_MAP %s", cfn_define(c, k->maps[m].view, k->maps[m].view->name, false));
+	fputs(")\n{\n", o);
 	for (int s = 0; s < k->nsyms; s++) {
 		const char *n = map_get(&c->names, k->syms[s]);
 		if (cfn_narrow(c, k->syms[s]))
@@ -721,6 +724,8 @@ void cfile_sim_entry(CFile *f, const Kernel *k, const char *name)
 		fprintf(f->out, "%sTCC_ARG(i64, %d)", n ? ", " : "", n);
 	if (k->nerrors)
 		fprintf(f->out, "%sTCC_ARG(i32 *, %d)", n ? ", " : "", n);
+	for (int m = 0; m < k->nmaps; m++)
+		fprintf(f->out, ", TCC_ARG(tcc_map, %d)", ++n);
 	fputs(");\n}\n\n", f->out);
 }
 

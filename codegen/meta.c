@@ -25,7 +25,7 @@ typedef struct Lay {
 	int wcap;
 	const Data **data;     /* per weight part */
 	uint32_t ntexts;
-	Bytes texts, inputs, outputs, dims, kernels, buffers;
+	Bytes texts, inputs, outputs, dims, kernels, buffers, maps;
 } Lay;
 
 static void *
@@ -303,6 +303,20 @@ kernel_ident(Lay *l, const char *name, int i)
 }
 
 static void
+map_row(Lay *l, const Kernel *k, const TensorMap *t)
+{
+	TccMap r = {.buffer = (uint32_t)t->buf, .rank = (uint32_t)t->rank, .gathers = t->gathers,
+		.dtype = (uint32_t)dtypes[k->bufs[t->buf]->type->dtype].onnx, .swizzle = (uint32_t)t->swizzle};
+	int i;
+
+	for (i = 0; i < t->rank; i++) {
+		r.box[i] = (uint32_t)t->box[i];
+		r.step[i] = t->gathers && i && i < t->rank - 1 ? (uint32_t)t->step[i] : 1;
+	}
+	memcpy(grow(&l->maps, sizeof r), &r, sizeof r);
+}
+
+static void
 kernel_row(Lay *l, const Kernel *k, int i)
 {
 	TccKernel r = {0};
@@ -316,7 +330,7 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	r.nsyms = (uint32_t)k->nsyms;
 	r.block[0] = (uint32_t)(k->block > 0 ? k->block : 1);
 	r.block[1] = r.block[2] = 1;
-	if (k->shared <= STATIC_SHARED)
+	if (k->shared <= STATIC_SHARED && !k->nmaps)
 		r.shared_static = (uint32_t)k->shared;
 	else
 		r.shared = (uint32_t)k->shared;
@@ -326,6 +340,10 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	r.nerrors = (uint32_t)k->nerrors;
 	for (e = 0; e < k->nerrors; e++)
 		text(l, k->errors[e]);
+	r.maps = (uint32_t)(l->maps.n / sizeof(TccMap));
+	r.nmaps = (uint32_t)k->nmaps;
+	for (e = 0; e < k->nmaps; e++)
+		map_row(l, k, &k->maps[e]);
 	r.digest = l->digest[i];
 	r.flops = k->flops;
 	r.bytes = k->bytes;
@@ -415,6 +433,7 @@ finish(Lay *l)
 	h.kernels = table(&out, &l->kernels, sizeof(TccKernel));
 	h.buffers = table(&out, &l->buffers, sizeof(TccBuffer));
 	h.texts = table(&out, &l->texts, sizeof(TccString));
+	h.maps = table(&out, &l->maps, sizeof(TccMap));
 	grow(&out, 8);         /* the last byte is 0: strings end within the blob */
 	memcpy(out.at, &h, sizeof h);
 	l->meta->bytes = out.at;

@@ -97,7 +97,7 @@ static inline bool dt_signed(DType d) { return dtypes[d].cls == 'I' || dtypes[d]
 static inline bool dt_number(DType d) { return dtypes[d].bits > 0 && dtypes[d].cls != 'C'; }
 static inline bool dt_small(DType d) { return dt_float(d) && dtypes[d].bits < 32; }
 
-typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK } Space;
+typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK, SP_MAP } Space;
 
 typedef enum TypeKind { T_SCALAR, T_TENSOR, T_BUFFER, T_TUPLE, T_SEQ, T_OPTIONAL, T_MAP,
 	T_VOID } TypeKind;
@@ -571,6 +571,27 @@ Node *math_cast(Module *, DType to, DType from, Node *in);
 /* leaves room for what lies past a last tile */
 enum { INDEX32_MAX = INT32_MAX - (1 << 16) };
 
+/*
+ * A tensor in global memory as the hardware's copies of boxes see it (GPU): an argument of the kernel, made by
+ * the host at each launch from the actual sizes. Elements of a box that lie outside of the tensor are 0.
+ * Dimensions stand fastest first. A gathering map (im2col) walks over pixels instead: its box is
+ * box[0] channels of box[1] pixels that follow each other by step[] in the last dimensions, from `lower` to the
+ * dimension's end plus `upper`.
+ */
+enum { MAP_RANK = 5 };
+typedef struct TensorMap {
+	/* a buffer of space map; a place in it is the coordinates of a box's first element, then of a
+	 * gathering map how far each dimension between the first and the last is moved */
+	Node *view;
+	int buf;               /* of the kernel's */
+	int rank, box[MAP_RANK], step[MAP_RANK];
+	bool gathers;
+	int swizzle;           /* bytes of a row within which pieces of 16 change places: 32, 64, 128 */
+	/* host expressions; elements, from the buffer's first and from one to the next (stride[0] is 1) */
+	Node *offset, *dim[MAP_RANK], *stride[MAP_RANK];
+	Node *lower[MAP_RANK - 2], *upper[MAP_RANK - 2];   /* of the dimensions between, fastest first */
+} TensorMap;
+
 struct Kernel {
 	const char *name;
 	int nbufs, nsyms;
@@ -578,6 +599,8 @@ struct Kernel {
 	bool *writes;          /* per buffer: stored to */
 	Node **syms;           /* sym nodes: the scalar parameters */
 	Node **args;           /* per sym: the host's expression for it */
+	int nmaps;
+	TensorMap *maps;
 	Region *body;          /* CPU: begins with one `for parallel` (the runtime splits it), or has none.
 	                        * GPU: grid loops around one block loop around the statements of a thread */
 	Node *grid[3];         /* host expressions: parallel extent in grid[0] on a CPU */
@@ -595,6 +618,10 @@ struct Kernel {
 	const Loc *loc;
 	const char **errors;   /* texts for bound: error number k+1 is errors[k] */
 	int nerrors;
+	/* while it is planned: the tensors of its buffers; where the condition does not hold, the kernel that
+	 * is launched instead; NULL: it always fits */
+	Node **tensors, *fits;
+	Kernel *otherwise;
 };
 
 Region *region_new(Module *, const char *name);
@@ -614,16 +641,33 @@ Node *l_prefetch(Module *, Region *, Node *buffer, Node *index);   /* index: pas
  * a thread's own between its registers (u32) and memory; or a warp's 8 x 8 matrices of 2-byte
  * elements, 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes, of
  * matrix l / 8, and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4;
- * transposed: these rows of column l / 4. */
-typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, N_MOVES } MoveKind;
+ * transposed: these rows of column l / 4.
+ * Or a box of a tensor map to shared memory, by one thread (l_move_box). */
+typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, MOVE_BOX, N_MOVES } MoveKind;
 extern const char *const move_kinds[N_MOVES];
 /* idx: as many as it has extents */
 typedef struct Spot { Node *buffer, *const *idx; } Spot;
 /* cond NULL: always */
 Node *l_move(Module *, Region *, MoveKind, int bytes, Spot to, Spot from, Node *cond);
+/* The box of `bytes` at a tensor map's coordinates, pieces swizzled as the map says; its bytes count at the
+ * barrier `on` (sync.def) when they have landed. */
+Node *l_move_box(Module *, Region *, int bytes, Spot to, Spot from, Spot on);
 Node *l_commit(Module *, Region *);
 Node *l_wait(Module *, Region *, int pending);
 Node *l_mma(Module *, Region *, const char *instruction, Spot c, Spot a, Spot b);
+/*
+ * The same by a group of four warps from tiles in shared memory, asynchronously (sync.def): m x n of the
+ * instruction's. Of each tile: bytes of a stored row, its swizzle; bytes from a block of rows to the next where
+ * the tile is stored along its own axis, 0 where along the depth.
+ */
+typedef struct Stored { int row, next; } Stored;
+Node *l_mma_group(Module *, Region *, const char *instruction, int n, Spot c, Spot a, Stored, Spot b, Stored);
+/* The numbers behind an mma's or sync's places; how many */
+int l_numbers(const Node *statement, Node *const **v);
+/* A row of sync.def, which says what it is for; place.buffer NULL where it has none. */
+Node *l_sync(Module *, Region *, const char *name, Spot place, int n, Node *const *args);
+typedef struct SyncRow { const char *name; int nplaces, nargs; } SyncRow;
+const SyncRow *sync_find(const char *name);              /* NULL: none */
 /* of a move or mma; buffer NULL: it has no more */
 Spot l_spot(const Node *statement, int k);
 Node *l_move_cond(const Node *move);                     /* NULL: none */

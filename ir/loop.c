@@ -109,12 +109,14 @@ l_barrier(Module *m, Region *r)
 	return statement(m, r, (Node){.op = core_op(O_BARRIER)});
 }
 
-const char *const move_kinds[N_MOVES] = {"async", "words", "matrices", "transposed"};
+const char *const move_kinds[N_MOVES] = {"async", "words", "matrices", "transposed", "box"};
+
+enum { MAX_NUMBERS = 8 };
 
 static Node *
-places(Module *m, Region *r, Node t, int n, const Spot *p, Node *last)
+places(Module *m, Region *r, Node t, int n, const Spot *p, int nlast, Node *const *last)
 {
-	Node *in[3 * (MAX_RANK + 1) + 1];
+	Node *in[3 * (MAX_RANK + 1) + MAX_NUMBERS];
 	int i;
 
 	for (i = 0; i < n; i++) {
@@ -122,8 +124,8 @@ places(Module *m, Region *r, Node t, int n, const Spot *p, Node *last)
 		memcpy(in + t.nin, p[i].idx, sizeof *in * (size_t)p[i].buffer->nin);
 		t.nin += p[i].buffer->nin;
 	}
-	if (last)
-		in[t.nin++] = last;
+	for (i = 0; i < nlast; i++)
+		in[t.nin++] = last[i];
 	t.in = in;
 	return statement(m, r, t);
 }
@@ -133,7 +135,14 @@ l_move(Module *m, Region *r, MoveKind kind, int bytes, Spot to, Spot from, Node 
 {
 	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes,
 		.name = intern(m, move_kinds[kind])},
-		2, (Spot[]){to, from}, cond);
+		2, (Spot[]){to, from}, cond != NULL, &cond);
+}
+
+Node *
+l_move_box(Module *m, Region *r, int bytes, Spot to, Spot from, Spot on)
+{
+	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes, .name = intern(m, move_kinds[MOVE_BOX])},
+		3, (Spot[]){to, from, on}, 0, NULL);
 }
 
 Node *
@@ -152,7 +161,51 @@ Node *
 l_mma(Module *m, Region *r, const char *instruction, Spot c, Spot a, Spot b)
 {
 	return places(m, r, (Node){.op = core_op(O_MMA), .name = intern(m, instruction)}, 3,
-		(Spot[]){c, a, b}, NULL);
+		(Spot[]){c, a, b}, 0, NULL);
+}
+
+Node *
+l_mma_group(Module *m, Region *r, const char *instruction, int n, Spot c, Spot a, Stored sa, Spot b, Stored sb)
+{
+	Node *v[] = {x_idx(m, n), x_idx(m, sa.row), x_idx(m, sa.next), x_idx(m, sb.row), x_idx(m, sb.next)};
+
+	return places(m, r, (Node){.op = core_op(O_MMA), .name = intern(m, instruction)}, 3,
+		(Spot[]){c, a, b}, 5, v);
+}
+
+static const SyncRow syncs[] = {
+#define SYNC(name, places, numbers) {#name, places, numbers},
+#include "sync.def"
+#undef SYNC
+};
+
+const SyncRow *
+sync_find(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof syncs / sizeof *syncs; i++)
+		if (strcmp(syncs[i].name, name) == 0)
+			return &syncs[i];
+	return NULL;
+}
+
+Node *
+l_sync(Module *m, Region *r, const char *name, Spot place, int n, Node *const *args)
+{
+	return places(m, r, (Node){.op = core_op(O_SYNCH), .name = intern(m, name)}, place.buffer != NULL, &place,
+		n, args);
+}
+
+int
+l_numbers(const Node *s, Node *const **v)
+{
+	int at = 0;
+
+	while (at < s->nin && s->in[at]->code == O_BUFFER)
+		at += 1 + s->in[at]->nin;
+	*v = s->in + at;
+	return s->nin - at;
 }
 
 Spot
@@ -170,9 +223,9 @@ l_spot(const Node *s, int k)
 Node *
 l_move_cond(const Node *s)
 {
-	int n = 2 + l_spot(s, 0).buffer->nin + l_spot(s, 1).buffer->nin;
+	Node *const *v;
 
-	return s->nin > n ? s->in[n] : NULL;
+	return l_numbers(s, &v) ? v[0] : NULL;
 }
 
 Node *

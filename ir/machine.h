@@ -73,9 +73,11 @@ typedef struct Mma {
 	const char *a, *b, *c; /* layouts */
 } Mma;
 
-const Mma *mma_at(int i);                                 /* NULL past the last */
+const Mma *mma_at(int i);                                 /* of those of a warp; NULL past the last */
 const Mma *mma_find(const char *name);                    /* NULL: none */
 const Mma *machine_mma(const Machine *, DType a, DType b);   /* the best one it has, NULL: none */
+/* The one of a group of warps: no layouts but c, of a warp's 16 rows and 8 columns; n: a step of columns. */
+const Mma *machine_mma_group(const Machine *, DType a, DType b);
 /* How many bits the layout has for lanes, and for elements. */
 int layout_bits(const char *layout, bool elements);
 /* Row, column or depth ('r', 'c', 'k') of the element in the lane. */

@@ -12,6 +12,17 @@ static const Mma rows[] = {
 };
 enum { NROWS = sizeof rows / sizeof *rows };
 
+typedef struct Group { const char *feature; Mma x; } Group;
+static const Group groups[] = {
+#define MMA(...)
+#define MMA_GROUP(n_, f_, kk_, t_, tb_, acc_) \
+	{f_, {.name = n_, .kind = M_CUDA, .m = 64, .n = 8, .k = kk_, .type = t_, .type_b = tb_, .acc = acc_, \
+	.c = C16x8}},
+#include "mma.def"
+#undef MMA
+};
+enum { NGROUPS = sizeof groups / sizeof *groups };
+
 const Mma *
 mma_at(int i)
 {
@@ -26,6 +37,20 @@ mma_find(const char *name)
 	for (i = 0; i < NROWS; i++)
 		if (strcmp(rows[i].name, name) == 0)
 			return &rows[i];
+	for (i = 0; i < NGROUPS; i++)
+		if (strcmp(groups[i].x.name, name) == 0)
+			return &groups[i].x;
+	return NULL;
+}
+
+const Mma *
+machine_mma_group(const Machine *t, DType a, DType b)
+{
+	int i;
+
+	for (i = 0; i < NGROUPS; i++)
+		if (machine_has(t, groups[i].feature) && groups[i].x.type == a && groups[i].x.type_b == b)
+			return &groups[i].x;
 	return NULL;
 }
 

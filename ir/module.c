@@ -492,7 +492,7 @@ unique(const Node *t)
 	switch (t->code) {
 	case O_AXIS: case O_CARRY: case O_PARAM: case O_FOR: case O_STORE: case O_LET: case O_WHEN:
 	case O_WHILE: case O_BREAK: case O_ALLOC: case O_BARRIER: case O_PREFETCH: case O_CALL:
-	case O_BUFFER: case O_HOST: case O_MOVE: case O_COMMIT: case O_WAIT: case O_MMA:
+	case O_BUFFER: case O_HOST: case O_MOVE: case O_COMMIT: case O_WAIT: case O_MMA: case O_SYNCH:
 		return true;
 	default:
 		return t->nregions > 0;

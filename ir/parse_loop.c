@@ -9,7 +9,7 @@
 
 static Node *buffer(P *p)
 {
-	static const char *const spaces[] = { "global", "reg", "shared", "stack", NULL };
+	static const char *const spaces[] = { "global", "reg", "shared", "stack", "map", NULL };
 	Node *extents[MAX_RANK];
 	int n = 0, k = 0;
 	if (p->tok != T_VALUE)
@@ -23,7 +23,7 @@ static Node *buffer(P *p)
 	while (spaces[k] && strcmp(spaces[k], w))
 		k++;
 	if (!spaces[k])
-		ps_bad(p, "'%s' is no space: global, reg, shared or stack", w);
+		ps_bad(p, "'%s' is no space: global, reg, shared, stack or map", w);
 	if (dtypes[d].bits < 8 || dtypes[d].cls == 'C')
 		ps_bad(p, "no buffer of %s", dtypes[d].text);
 	ps_want(p, "[");
@@ -114,17 +114,23 @@ static Node *condition(P *p)
 
 static void move(P *p, Region *r)
 {
-	Node *to[MAX_RANK], *from[MAX_RANK], *a, *b;
+	Node *to[MAX_RANK], *from[MAX_RANK], *on[MAX_RANK], *a, *b;
 	int k = 0, bytes;
 	const char *w = ps_word(p, "how to move");
 	while (k < N_MOVES && strcmp(move_kinds[k], w))
 		k++;
 	if (k == N_MOVES)
 		ps_bad(p, "'%s' is no way to move", w);
-	bytes = ps_small(p, 1, 64);
+	bytes = ps_small(p, 1, 1 << 18);
 	a = element(p, to);
 	ps_want(p, "=");
 	b = element(p, from);
+	if (k == MOVE_BOX) {
+		ps_want(p, "on");
+		Node *c = element(p, on);
+		l_move_box(p->m, r, bytes, (Spot){ a, to }, (Spot){ b, from }, (Spot){ c, on });
+		return;
+	}
 	l_move(p->m, r, k, bytes, (Spot){ a, to }, (Spot){ b, from },
 		ps_eat(p, "if") ? condition(p) : NULL);
 }
@@ -141,7 +147,35 @@ static void mma(P *p, Region *r)
 			ps_want(p, ",");
 		at[i] = (Spot){ element(p, idx[i]), idx[i] };
 	}
-	l_mma(p->m, r, name, at[0], at[1], at[2]);
+	if (!ps_eat(p, "by")) {
+		l_mma(p->m, r, name, at[0], at[1], at[2]);
+		return;
+	}
+	int v[5];
+	for (int i = 0; i < 5; i++) {
+		if (i)
+			ps_want(p, ",");
+		v[i] = ps_small(p, 0, 1 << 18);
+	}
+	l_mma_group(p->m, r, name, v[0], at[0], at[1], (Stored){ v[1], v[2] }, at[2], (Stored){ v[3], v[4] });
+}
+
+static void sync_statement(P *p, Region *r)
+{
+	Node *idx[MAX_RANK], *v[4];
+	Spot at = { 0 };
+	const char *name = ps_word(p, "how to wait");
+	const SyncRow *row = sync_find(name);
+	if (!row)
+		ps_bad(p, "'%s' is no row of sync.def", name);
+	if (row->nplaces)
+		at = (Spot){ element(p, idx), idx };
+	for (int i = 0; i < row->nargs; i++) {
+		if (i || row->nplaces)
+			ps_want(p, ",");
+		v[i] = ps_index_expr(p);
+	}
+	l_sync(p->m, r, name, at, row->nargs, v);
 }
 
 static void when(P *p, Region *r)
@@ -225,6 +259,8 @@ static void statements(P *p, Region *r)
 			move(p, r);
 		} else if (ps_eat(p, "mma")) {
 			mma(p, r);
+		} else if (ps_eat(p, "sync")) {
+			sync_statement(p, r);
 		} else if (ps_eat(p, "commit")) {
 			l_commit(p->m, r);
 		} else if (ps_eat(p, "wait")) {
@@ -286,6 +322,60 @@ static void kernel_errors(P *p, Kernel *k, const char *text)
 	k->errors = list;
 }
 
+static int exprs(P *p, const char *word, int most, Node **e)
+{
+	int n = 0;
+	ps_want(p, word);
+	do {
+		if (n == most)
+			ps_bad(p, "more than %d dimensions", most);
+		e[n++] = ps_index_expr(p);
+	} while (ps_eat(p, ","));
+	return n;
+}
+
+static int ints(P *p, const char *word, int most, int *v)
+{
+	int n = 0;
+	ps_want(p, word);
+	do {
+		if (n == most)
+			ps_bad(p, "more than %d dimensions", most);
+		v[n++] = ps_small(p, 1, 1 << 20);
+	} while (ps_eat(p, ","));
+	return n;
+}
+
+static void tensor_map(P *p, Kernel *k)
+{
+	TensorMap *all = NEWN(p->m, TensorMap, k->nmaps + 1), *t = all + k->nmaps;
+	if (k->nmaps)
+		memcpy(all, k->maps, sizeof *all * (size_t)k->nmaps);
+	k->maps = all;
+	t->view = buffer(p);
+	ps_want(p, "of");
+	Node *b = ps_value(p);
+	while (t->buf < k->nbufs && k->bufs[t->buf] != b)
+		t->buf++;
+	if (t->buf == k->nbufs)
+		ps_bad(p, "a map of another kernel's buffer");
+	ps_want(p, "from");
+	t->offset = ps_index_expr(p);
+	t->rank = exprs(p, "dims", MAP_RANK, t->dim);
+	bool alike = exprs(p, "strides", MAP_RANK, t->stride) == t->rank;
+	int boxes = ints(p, "box", MAP_RANK, t->box);
+	t->gathers = ps_is(p, "lower");
+	if (t->gathers)
+		alike = alike && t->rank > 2 && exprs(p, "lower", t->rank - 2, t->lower) == t->rank - 2
+			&& exprs(p, "upper", t->rank - 2, t->upper) == t->rank - 2
+			&& ints(p, "step", t->rank - 2, t->step + 1) == t->rank - 2;
+	if (!alike || boxes != (t->gathers ? 2 : t->rank) || t->view->nin != t->rank + (t->gathers ? t->rank - 2 : 0))
+		ps_bad(p, "a map's lists do not fit each other");
+	ps_want(p, "swizzle");
+	t->swizzle = ps_small(p, 0, 128);
+	k->nmaps++;
+}
+
 static void kernel(P *p)
 {
 	Kernel *k = NEW(p->m, Kernel);
@@ -317,6 +407,8 @@ static void kernel(P *p)
 			kernel_errors(p, k, ps_string(p));
 		} else if (ps_eat(p, "from")) {
 			k->loc = ps_location(p);
+		} else if (ps_eat(p, "map")) {
+			tensor_map(p, k);
 		} else if (ps_eat(p, "body")) {
 			k->body = braces(p, k->name);
 		} else {

@@ -46,6 +46,8 @@ typedef struct Count {
 	Phase phases[MAX_PHASES], *in;   /* the first is what stands beside serial loops */
 	int nphases;
 	bool piped;            /* copies are asynchronous */
+	/* bytes of boxes that other warps have brought for the products that come: they run at once */
+	double boxes;
 	/* sums over a block */
 	double flops, matrix_flops, ideal_sectors, sectors, ideal_waves;
 	Map touched;           /* global buffers -> Touch */
@@ -499,6 +501,35 @@ move_spot(Count *c, const Node *s, int k, double times)
 		reach_lanes(c, at.buffer, flat(c, at.buffer, at.idx), (int)s->n, times);
 }
 
+/* Where in its buffer the box begins. */
+static Node *
+box_element(Count *c, const TensorMap *t, Node *const *at)
+{
+	Node *e = t->offset;
+	int i;
+
+	for (i = 0; i < t->rank; i++)
+		e = x_add(c->m, e, x_mul(c->m, at[i], t->stride[i]));
+	return e;
+}
+
+static void
+move_box(Count *c, const Node *s)
+{
+	Spot from = l_spot(s, 1);
+	double bytes = c->times * (double)s->n;
+	int i = 0;
+
+	while (c->k->maps[i].view != from.buffer)
+		i++;
+	c->boxes += bytes;
+	c->sectors += bytes / SECTOR, c->ideal_sectors += bytes / SECTOR;
+	touch(c, c->k->bufs[c->k->maps[i].buf], box_element(c, &c->k->maps[i], from.idx), bytes);
+	if (!c->piped)
+		c->phases->waits += block_clocks;
+	c->piped = true;
+}
+
 /* Does it load from global memory what the thread waits for? Zeros come from nowhere. */
 static bool
 move(Count *c, const Node *s)
@@ -506,6 +537,10 @@ move(Count *c, const Node *s)
 	const Node *cond = l_move_cond(s), *from = l_spot(s, 1).buffer;
 	uint64_t all[WARPS];
 
+	if (from->type->space == SP_MAP) {
+		move_box(c, s);
+		return false;
+	}
 	move_spot(c, s, 0, c->times);
 	memcpy(all, c->active, sizeof all);
 	if (cond)
@@ -526,12 +561,34 @@ wait_for_copies(Count *c, const Node *s)
 		c->in->waits += c->serial * load_clocks / (double)(s->n + 1);
 }
 
+/* By warp groups, four warps each; tiles are read from shared memory. */
+static void
+multiply_group(Count *c, const Node *s, Node *const *by)
+{
+	const Mma *x = mma_find(s->name);
+	double n = c->times * (double)(int)(active_warps(c) / 4), columns = (double)value(c, by[0]).i;
+	double flops = n * 2 * x->m * columns * x->k, read = (x->m + columns) * x->k * dtypes[x->type].bits / 8;
+
+	c->in->matrix += n * mma_clocks(c->t, x) * columns / x->n;
+	c->in->issued += n * 4;
+	c->in->passes += n * read / 128 + c->boxes / 128;
+	c->in->l2 += c->boxes;
+	c->boxes = 0;
+	c->flops += flops;
+	c->matrix_flops += flops;
+}
+
 static void
 multiply(Count *c, const Node *s)
 {
 	const Mma *x = mma_find(s->name);
 	double n = c->times * active_warps(c);
+	Node *const *by;
 
+	if (l_numbers(s, &by)) {
+		multiply_group(c, s, by);
+		return;
+	}
 	c->in->matrix += n * mma_clocks(c->t, x);
 	c->in->issued += n;
 	c->flops += n * 2 * x->m * x->n * x->k;

@@ -5,7 +5,7 @@
 #include "ir/plan.h"
 #include "ir/print.h"
 
-static const char *const space_names[] = { "global", "reg", "shared", "stack" };
+static const char *const space_names[] = { "global", "reg", "shared", "stack", "map" };
 
 static void buffer(P *p, Node *b)
 {
@@ -64,6 +64,16 @@ static void place(P *p, const Node *n, int k, const char *before)
 	Spot at = l_spot(n, k);
 	fputs(before, p->f);
 	element(p, at.buffer, at.idx);
+}
+
+static void numbers(P *p, const Node *n, const char *before)
+{
+	Node *const *v;
+	int k = l_numbers(n, &v);
+	for (int i = 0; i < k; i++) {
+		fputs(i ? ", " : before, p->f);
+		pr_full_expr(p, v[i]);
+	}
 }
 
 static void statement(P *p, Node *n)
@@ -143,11 +153,20 @@ static void statement(P *p, Node *n)
 		fprintf(p->f, "mma %s ", n->name);
 		for (int i = 0; i < 3; i++)
 			place(p, n, i, i ? ", " : "");
+		numbers(p, n, " by ");
+		break;
+	case O_SYNCH:
+		fprintf(p->f, "sync %s", n->name);
+		if (l_spot(n, 0).buffer)
+			place(p, n, 0, " ");
+		numbers(p, n, l_spot(n, 0).buffer ? ", " : " ");
 		break;
 	case O_MOVE:
 		fprintf(p->f, "move %s %lld ", n->name, (long long)n->n);
 		place(p, n, 0, "");
 		place(p, n, 1, " = ");
+		if (l_spot(n, 2).buffer)
+			place(p, n, 2, " on ");
 		if (l_move_cond(n)) {
 			fputs(" if ", p->f);
 			pr_full_expr(p, l_move_cond(n));
@@ -190,6 +209,40 @@ static void kernel_head(P *p, Kernel *k)
 		pr_full_expr(p, k->args[i]);
 	}
 	fputs(") {", p->f);
+}
+
+static void list(P *p, const char *before, int n, Node *const *e)
+{
+	for (int i = 0; i < n; i++) {
+		fputs(i ? ", " : before, p->f);
+		pr_full_expr(p, e[i]);
+	}
+}
+
+static void ints(P *p, const char *before, int n, const int *v)
+{
+	for (int i = 0; i < n; i++)
+		fprintf(p->f, "%s%d", i ? ", " : before, v[i]);
+}
+
+static void tensor_map(P *p, const Kernel *k, const TensorMap *t)
+{
+	pr_nl(p);
+	fputs("map ", p->f);
+	buffer(p, t->view);
+	fputs(" of ", p->f);
+	pr_value(p, k->bufs[t->buf]);
+	fputs(" from ", p->f);
+	pr_full_expr(p, t->offset);
+	list(p, " dims ", t->rank, t->dim);
+	list(p, " strides ", t->rank, t->stride);
+	ints(p, " box ", t->gathers ? 2 : t->rank, t->box);
+	if (t->gathers) {
+		list(p, " lower ", t->rank - 2, t->lower);
+		list(p, " upper ", t->rank - 2, t->upper);
+		ints(p, " step ", t->rank - 2, t->step + 1);
+	}
+	fprintf(p->f, " swizzle %d", t->swizzle);
 }
 
 static void kernel(P *p, Kernel *k)
@@ -240,6 +293,8 @@ static void kernel(P *p, Kernel *k)
 		fputs("from", p->f);
 		pr_loc(p, k->loc);
 	}
+	for (int i = 0; i < k->nmaps; i++)
+		tensor_map(p, k, &k->maps[i]);
 	pr_nl(p);
 	fputs("body", p->f);
 	braces(p, k->body);
@@ -319,6 +374,20 @@ static void collect_statements(P *p, Walk *w, const Region *r)
 	}
 }
 
+static void collect_map(P *p, Walk *w, const TensorMap *t)
+{
+	pr_collect(p, w, t->view);
+	pr_collect(p, w, t->offset);
+	for (int i = 0; i < t->rank; i++) {
+		pr_collect(p, w, t->dim[i]);
+		pr_collect(p, w, t->stride[i]);
+	}
+	for (int i = 0; t->gathers && i < t->rank - 2; i++) {
+		pr_collect(p, w, t->lower[i]);
+		pr_collect(p, w, t->upper[i]);
+	}
+}
+
 /* Types of outputs may read tensors, which this level does not show, but their symbols stand. */
 static void collect_symbols(P *p, Walk *w, const Type *t)
 {
@@ -348,6 +417,8 @@ void pr_loops(P *p)
 		}
 		for (int j = 0; j < k->nbufs; j++)
 			pr_collect(p, &w, k->bufs[j]);
+		for (int j = 0; j < k->nmaps; j++)
+			collect_map(p, &w, &k->maps[j]);
 		collect_statements(p, &w, k->body);
 	}
 	if (p->m->plan)

@@ -507,10 +507,44 @@ static bool check_place(V *v, const Node *n, int k)
 	return true;
 }
 
+static bool is_barrier(const Node *b)
+{
+	return b->type->space == SP_SHARED && b->type->dtype == DT_U64;
+}
+
+static void check_box(V *v, Node *n)
+{
+	if (!check_place(v, n, 2))
+		return;
+	if (l_spot(n, 0).buffer->type->space != SP_SHARED || l_spot(n, 1).buffer->type->space != SP_MAP
+			|| !is_barrier(l_spot(n, 2).buffer))
+		bug(v, "a box is moved between wrong memories");
+}
+
+static void check_sync(V *v, Node *n)
+{
+	const SyncRow *row = sync_find(n->name);
+	Node *const *x;
+	int nx = l_numbers(n, &x);
+	if (!row || nx != row->nargs || !l_spot(n, 0).buffer != !row->nplaces) {
+		bug(v, "%s is no sync", n->name);
+		return;
+	}
+	bool regs = row->nplaces && l_spot(n, 0).buffer->type->space == SP_REG;
+	if (row->nplaces && check_place(v, n, 0) && !regs && !is_barrier(l_spot(n, 0).buffer))
+		bug(v, "%s at no barrier", n->name);
+	for (int i = 0; i < nx; i++)
+		check_expr(v, x[i], NULL, 0);
+}
+
 static void check_move(V *v, Node *n)
 {
 	if (!check_place(v, n, 0) || !check_place(v, n, 1))
 		return;
+	if (n->name == intern(v->m, move_kinds[MOVE_BOX])) {
+		check_box(v, n);
+		return;
+	}
 	Node *to = l_spot(n, 0).buffer, *from = l_spot(n, 1).buffer, *cond = l_move_cond(n);
 	Space a = to->type->space, b = from->type->space;
 	bool async = n->name == intern(v->m, move_kinds[MOVE_ASYNC]);
@@ -534,8 +568,12 @@ static void check_mma(V *v, Node *n)
 	const Mma *x = mma_find(n->name);
 	if (!x)
 		bug(v, "%s is no matrix instruction", n->name);
+	Node *const *by;
+	bool group = l_numbers(n, &by) > 0;
+	if (x && group != !x->a)
+		bug(v, "%s with wrong numbers", n->name);
 	for (int i = 0; i < 3; i++)
-		if (check_place(v, n, i) && x && (l_spot(n, i).buffer->type->space != SP_REG
+		if (check_place(v, n, i) && x && (l_spot(n, i).buffer->type->space != (i && group ? SP_SHARED : SP_REG)
 				|| l_spot(n, i).buffer->type->dtype != (i ? DT_U32 : x->acc)))
 			bug(v, "%s of a wrong buffer", n->name);
 }
@@ -620,6 +658,7 @@ static void check_statement(V *v, Node *n, Vec *shown)
 	case O_BARRIER: case O_COMMIT: case O_WAIT: break;
 	case O_MOVE: check_move(v, n); break;
 	case O_MMA: check_mma(v, n); break;
+	case O_SYNCH: check_sync(v, n); break;
 	case O_PREFETCH: check_prefetch(v, n); break;
 	case O_CALL:
 		if (v->kernel)
@@ -655,6 +694,13 @@ static void check_kernel(V *v, Kernel *k)
 		if (k->bufs[i]->type->space != SP_GLOBAL || k->bufs[i]->nin != 1)
 			bug(v, "parameter %d is no global buffer of one extent", i);
 		map_put(&v->scope, k->bufs[i], k->bufs[i]);
+	}
+	for (int i = 0; i < k->nmaps; i++) {
+		const TensorMap *t = &k->maps[i];
+		if (t->view->type->space != SP_MAP || t->buf >= k->nbufs
+				|| t->view->nin != t->rank + (t->gathers ? t->rank - 2 : 0))
+			bug(v, "map %d is no view of a buffer", i);
+		map_put(&v->scope, t->view, t->view);
 	}
 	for (int i = 0; i < k->nsyms; i++)
 		map_put(&v->syms, k->syms[i], k->syms[i]);

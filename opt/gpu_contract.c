@@ -319,19 +319,20 @@ gemm_write(Gemm *q, Region *r, const SumTile *t)
 {
 	Module *m = q->m;
 	Side *fast = t->fast, *slow = t->slow;
-	int w = stored_lanes(q, fast), d, units = t->rows * fast->width / w;
+	int columns = t->columns ? t->columns : fast->width;
+	int w = stored_lanes(q, fast), d, units = t->rows * columns / w;
 	int count = (units + q->threads - 1) / q->threads;
 	int together = count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1;   /* their loads wait for each other only once */
 	Node *io = x_axis(m, x_idx(m, count / together)), *iu = x_axis(m, x_idx(m, together)),
-		*i = x_add(m, x_muli(m, io, together), iu), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m,
-			fast->width / w);
+		*i = x_add(m, x_muli(m, io, together), iu), *v = x_axis(m, x_idx(m, w)), *per = x_idx(m, columns / w);
 	Node *unit = count > 1 ? x_add(m, x_muli(m, i, q->threads), q->f.tid) : q->f.tid;
 	Node *x = x_mod(m, unit, per), *y = x_fdiv(m, unit, per), *fx, *fy, *e, *ok, *idx[MAX_RANK];
 	Region *ri = region_new(m, NULL), *rv = region_new(m, NULL), *in = region_new(m, NULL),
 		*all = region_new(m, NULL);
 	Map map = {0};
 
-	fx = l_let(m, ri, x_add(m, x_muli(m, fast->block, fast->width / w), x));
+	fx = x_add(m, x_muli(m, fast->block, fast->width / w), x);
+	fx = l_let(m, ri, t->column ? x_add(m, x_fdiv(m, t->column, x_idx(m, w)), fx) : fx);
 	fy = l_let(m, ri, x_add(m, x_muli(m, slow->block, slow->width), t->row(t->ctx, y)));
 	ok = x_and(m, x_lt(m, x_muli(m, fx, w), fast->extent), x_lt(m, fy, slow->extent));
 	if (units % q->threads)

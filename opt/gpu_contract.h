@@ -43,10 +43,12 @@ void gemm_bind_depth(Gemm *, Map *, Node *k);
 void gemm_bind_batch(Gemm *, Map *);
 double gemm_extent(Module *, int n, Node *const *axes);   /* a number to expect */
 
-/* Sums of a tile that lie in shared memory: rows of the slow side, the whole width of the fast one. */
+/* Sums of a tile that lie in shared memory: rows of the slow side; of the fast one the whole width, or so many
+ * columns from the given one on. */
 typedef struct SumTile {
 	Side *slow, *fast;
-	int rows;
+	int rows, columns;
+	Node *column;
 	Node *(*row)(void *ctx, Node *y);          /* of the block's tile, that row y here is */
 	Node *(*sum)(void *ctx, Node *y, Node *x);
 	void *ctx;

@@ -16,23 +16,9 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "gpu_part.h"
-#include "gpu_pick.h"
+#include "gpu_mma.h"
 
 enum { GROUP = 8, MIN_DEPTH = 16 };   /* GROUP: as gpu_pick.c has it */
-
-typedef struct Mm {
-	Gemm g;
-	Tiles t;
-	const Mma *x;
-	Part a, b;             /* rows, columns */
-	int wm, wn, warps;     /* warps along rows, columns */
-	int bk, stages;        /* elements of a step */
-	Node *warp;
-	Node *total, *per;     /* steps; those of the last summed axis */
-	Node *acc;             /* [rows][columns][elements] of a warp's instructions */
-	int acc_elems;
-} Mm;
 
 /* ---- what can be done ------------------------------------------------------------------------ */
 
@@ -90,8 +76,8 @@ multiply(Mm *q, Region *r, Node *stage)
 	l_for(m, r, F_UNROLL, kb, rb);
 }
 
-static void
-clear(Mm *q, Region *r)
+void
+mm_clear(Mm *q, Region *r)
 {
 	Module *m = q->g.m;
 	Node *i = x_axis(m, q->acc->in[0]), *j = x_axis(m, q->acc->in[1]), *e = x_axis(m, q->acc->in[2]);
@@ -105,9 +91,8 @@ clear(Mm *q, Region *r)
 
 /* ---- the steps ------------------------------------------------------------------------------- */
 
-/* Binds what the step number decides. */
-static void
-bind_step(Mm *q, Region *r, Node *step)
+void
+mm_bind_step(Mm *q, Region *r, Node *step)
 {
 	Module *m = q->g.m;
 	Contraction *c = &q->g.c;
@@ -124,7 +109,7 @@ bind_step(Mm *q, Region *r, Node *step)
 static void
 fetch_both(Mm *q, Region *r, Node *step, Node *stage)
 {
-	bind_step(q, r, step);
+	mm_bind_step(q, r, step);
 	part_fetch(&q->t, &q->a, r, stage);
 	part_fetch(&q->t, &q->b, r, stage);
 }
@@ -195,8 +180,8 @@ conflicts(const Mma *x, int words)
 	return most;
 }
 
-static int
-row_words(const Mma *x, int columns)
+int
+mm_row_words(const Mma *x, int columns)
 {
 	static const int pads[] = {0, 4, 8, 16};
 	int i, best = 0;
@@ -232,32 +217,42 @@ slice_sum(void *ctx, Node *y, Node *x)
 	return x_bits(m, s->q->acc->type->dtype, l_load(m, s->q->t.memory, 1, &at));
 }
 
-/* The warp's part of the slice to shared memory. */
-static void
-spread(Mm *q, Region *r, Slice *s)
+void
+mm_spread(Mm *q, Region *r, const Spread *s)
 {
 	Module *m = q->g.m;
 	const Mma *x = q->x;
 	int lanes = acc_lanes(x);
-	Node *i = x_axis(m, x_idx(m, s->tiles)), *j = x_axis(m, q->acc->in[1]);
+	Node *i = x_axis(m, x_idx(m, s->ni)), *j = x_axis(m, x_idx(m, s->nj));
 	Node *e = x_axis(m, x_idx(m, q->acc_elems / lanes)), *v = x_axis(m, x_idx(m, lanes)), *el, *y, *c, *at;
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *re = region_new(m, NULL), *rv;
 
 	rv = lanes > 1 ? region_new(m, NULL) : re;
 	el = x_muli(m, e, lanes);
-	y = x_add(m, x_muli(m, x_add(m, x_muli(m, x_fdiv(m, q->warp, x_idx(m, q->wn)), s->tiles), i), x->m),
-		layout_node(m, x->c, 'r', q->t.lane, el));
-	c = x_add(m, x_add(m, q->b.first, x_muli(m, j, x->n)), layout_node(m, x->c, 'c', q->t.lane, el));
+	y = x_add(m, x_add(m, s->row, x_muli(m, i, s->step)), layout_node(m, x->c, 'r', q->t.lane, el));
+	c = x_add(m, x_add(m, s->column, x_muli(m, j, x->n)), layout_node(m, x->c, 'c', q->t.lane, el));
 	at = x_add(m, x_muli(m, y, s->words), c);
 	if (lanes > 1)
 		at = x_add(m, at, v), el = x_add(m, el, v);
-	l_store(m, rv, q->t.memory, 1, &at, x_bits(m, DT_U32, l_load(m, q->acc, 3,
-		(Node *[]){x_add(m, x_muli(m, s->s, s->tiles), i), j, el})));
+	l_store(m, rv, s->memory, 1, &at, x_bits(m, DT_U32, l_load(m, q->acc, 3,
+		(Node *[]){x_add(m, s->i0, i), x_add(m, s->j0, j), el})));
 	if (lanes > 1)
 		l_for(m, re, F_VECTOR, v, rv);
 	l_for(m, rj, F_UNROLL, e, re);
 	l_for(m, ri, F_UNROLL, j, rj);
 	l_for(m, r, F_UNROLL, i, ri);
+}
+
+/* The warp's part of the slice to shared memory. */
+static void
+spread(Mm *q, Region *r, const Slice *s)
+{
+	Module *m = q->g.m;
+	int64_t columns = const_or(q->acc->in[1], 0);
+
+	mm_spread(q, r, &(Spread){.memory = q->t.memory, .i0 = x_muli(m, s->s, s->tiles), .j0 = x_idx(m, 0),
+		.row = x_muli(m, x_fdiv(m, q->warp, x_idx(m, q->wn)), s->tiles * q->x->m), .column = q->b.first,
+		.ni = s->tiles, .nj = (int)columns, .step = q->x->m, .words = s->words});
 }
 
 /* Instructions' rows of a warp in a slice, so that it fits the words; 0: not even one. */
@@ -267,7 +262,7 @@ slice_tiles(const Mm *q, int words)
 	int all = q->a.span / q->x->m, t;
 
 	for (t = all; t > 0; t--)
-		if (all % t == 0 && q->wm * t * q->x->m * row_words(q->x, q->b.s->width) <= words)
+		if (all % t == 0 && q->wm * t * q->x->m * mm_row_words(q->x, q->b.s->width) <= words)
 			return t;
 	return 0;
 }
@@ -276,7 +271,7 @@ static void
 finish(Mm *q, Region *r, int tiles)
 {
 	Module *m = q->g.m;
-	Slice s = {.q = q, .tiles = tiles, .words = row_words(q->x, q->b.s->width)};
+	Slice s = {.q = q, .tiles = tiles, .words = mm_row_words(q->x, q->b.s->width)};
 	Region *in = region_new(m, NULL);
 
 	s.s = x_axis(m, x_idx(m, q->a.span / q->x->m / tiles));
@@ -310,8 +305,8 @@ read_beside(const Mm *q)
 	return bytes;
 }
 
-static Product
-product_of(const Mm *q)
+Product
+mm_product(const Mm *q)
 {
 	const Gemm *g = &q->g;
 	double all = gemm_extent(g->m, g->c.nred, g->c.red), last = (double)likely_extent(g->m, g->depth);
@@ -359,26 +354,36 @@ take_tile(Mm *q, const MmaTile *t)
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
-/* Block number bid's tiles: GROUP rows of tiles are walked column by column, so that blocks that run
- * together read the same of both factors. */
-static void
-locate(Mm *q, Node *nm, Node *nn)
+/* GROUP rows of tiles are walked column by column, so that blocks that run together read the same of both
+ * factors. */
+void
+mm_locate(Mm *q, Region *r, Node *t, Node *nm, Node *nn)
 {
 	Gemm *g = &q->g;
 	Module *m = g->m;
-	Node *tiles = x_mul(m, nm, nn), *t = g->nbatch ? x_mod(m, g->f.bid, tiles) : g->f.bid;
-	Node *per = x_muli(m, nn, GROUP), *first = x_muli(m, x_fdiv(m, t, per), GROUP), *high;
+	Node *tiles = x_mul(m, nm, nn), *in = g->nbatch ? x_mod(m, t, tiles) : t;
+	Node *per = x_muli(m, nn, GROUP), *first = x_muli(m, x_fdiv(m, in, per), GROUP), *high;
 	int i;
 
 	high = x_min(m, x_sub(m, nm, first), x_idx(m, GROUP));
-	t = x_mod(m, t, per);
-	q->a.s->block = l_let(m, g->f.thread, x_add(m, first, x_mod(m, t, high)));
-	q->b.s->block = l_let(m, g->f.thread, x_fdiv(m, t, high));
-	digits(m, &g->at, g->nbatch, g->batch, x_fdiv(m, g->f.bid, tiles));
+	in = x_mod(m, in, per);
+	q->a.s->block = l_let(m, r, x_add(m, first, x_mod(m, in, high)));
+	q->b.s->block = l_let(m, r, x_fdiv(m, in, high));
+	digits(m, &g->at, g->nbatch, g->batch, x_fdiv(m, t, tiles));
 	for (i = 0; i < g->nbatch; i++)
-		map_put(&g->at, g->batch[i], l_let(m, g->f.thread, map_get(&g->at, g->batch[i])));
-	q->t.lane = l_let(m, g->f.thread, x_mod(m, g->f.tid, x_idx(m, g->kb->s->mach->warp)));
-	q->warp = l_let(m, g->f.thread, x_fdiv(m, g->f.tid, x_idx(m, g->kb->s->mach->warp)));
+		map_put(&g->at, g->batch[i], l_let(m, r, map_get(&g->at, g->batch[i])));
+}
+
+/* Which part of the block's tile the thread's warp has. */
+static void
+locate_warp(Mm *q)
+{
+	Gemm *g = &q->g;
+	Module *m = g->m;
+	Node *warp = x_idx(m, g->kb->s->mach->warp);
+
+	q->t.lane = l_let(m, g->f.thread, x_mod(m, g->f.tid, warp));
+	q->warp = l_let(m, g->f.thread, x_fdiv(m, g->f.tid, warp));
 	q->a.first = l_let(m, g->f.thread,
 		x_muli(m, x_fdiv(m, q->warp, x_idx(m, q->wn)), q->a.span));
 	q->b.first = l_let(m, g->f.thread,
@@ -412,17 +417,18 @@ emit(Mm *q, double depth)
 	q->b.base = q->a.words;
 	q->t.stage_words = q->a.words + q->b.words;
 	total = q->t.stage_words * q->stages;
-	least = q->wm * q->x->m * row_words(q->x, q->b.s->width);
+	least = q->wm * q->x->m * mm_row_words(q->x, q->b.s->width);
 	words = x_idx(m, total = total > least ? total : least);
 	tiles = slice_tiles(q, total);
 	q->t.memory = gpu_shared(g->kb, &g->f, "tiles", DT_U32, 1, &words);
-	locate(q, nm, nn);
+	mm_locate(q, g->f.thread, g->f.bid, nm, nn);
+	locate_warp(q);
 	ext[0] = x_idx(m, q->a.span / q->x->m), ext[1] = x_idx(m, q->b.span / q->x->n);
 	ext[2] = x_idx(m, q->acc_elems);
 	q->acc = l_alloc(m, g->f.thread, l_buffer(m, "acc", q->x->acc, SP_REG, 3, ext));
 	part_allocate(&q->t, &q->a, &g->f, "fa", "ra");
 	part_allocate(&q->t, &q->b, &g->f, "fb", "rb");
-	clear(q, g->f.thread);
+	mm_clear(q, g->f.thread);
 	sum_up(q, g->f.thread);
 	finish(q, g->f.thread, tiles);
 	g->kb->k->flops = 2.0 * q->a.s->width * q->b.s->width * depth;
@@ -440,39 +446,59 @@ depth_of(Mm *q, Part *p)
 	p->at = &q->g.at;
 }
 
+void
+mm_depth(Mm *q, bool flat)
+{
+	Gemm *g = &q->g;
+
+	g->flat = flat;
+	g->depth = flat ? axes_product(g->m, g->c.nred, g->c.red) : g->c.red[g->c.nred - 1]->in[0];
+	depth_of(q, &q->a);
+	depth_of(q, &q->b);
+}
+
+void
+mm_steps(Mm *q)
+{
+	Gemm *g = &q->g;
+	Node *outer = g->flat ? x_idx(g->m, 1) : axes_product(g->m, g->c.nred - 1, g->c.red);
+
+	q->per = x_ceildiv(g->m, g->depth, x_idx(g->m, q->bk));
+	q->total = x_mul(g->m, outer, q->per);
+}
+
 Kernel *
 mma_gpu(Gemm *gemm)
 {
 	Mm q = {.g = *gemm};
 	Gemm *g = &q.g;
-	Module *m = g->m;
-	double depth = gemm_extent(m, g->c.nred, g->c.red);
-	Node *last = g->c.red[g->c.nred - 1]->in[0], *outer;
+	double depth = gemm_extent(g->m, g->c.nred, g->c.red);
+	Node *last = g->c.red[g->c.nred - 1]->in[0];
+	Kernel *groups;
 	Product p;
 	MmaTile tile;
-	int size;
 	int64_t c;
 
 	q.a.s = g->rows_last ? &g->b : &g->a;
 	q.b.s = g->rows_last ? &g->a : &g->b;
-	q.t.kb = g->kb, q.t.m = m;
+	q.t.kb = g->kb, q.t.m = g->m;
 	if (!usable(&q, depth))
 		return NULL;
-	size = dtypes[q.x->type].bits / 8;
 	part_blocks(&q.t, &q.a, &q.b);
-	q.bk = step_bytes(&q, depth, size) / size;
-	g->flat = g->c.nred > 1 && is_int(last, &c) && c % q.bk && c < 4 * q.bk;
-	g->depth = g->flat ? axes_product(m, g->c.nred, g->c.red) : last;
-	depth_of(&q, &q.a);
-	depth_of(&q, &q.b);
+	q.bk = step_bytes(&q, depth, q.a.size) / q.a.size;
+	mm_depth(&q, g->c.nred > 1 && is_int(last, &c) && c % q.bk && c < 4 * q.bk);
 	part_storage(&q.t, &q.a);
 	part_storage(&q.t, &q.b);
-	p = product_of(&q);
+	p = mm_product(&q);
 	if (!pick_tile(&p, q.bk, g->flat ? q.bk : deepest(&q, last), &tile))
 		return NULL;
+	groups = wgmma_gpu(&q, tile_us(&p, &tile));
+	if (groups && !groups->fits)
+		return groups;
 	take_tile(&q, &tile);
-	q.per = x_ceildiv(m, g->depth, x_idx(m, q.bk));
-	outer = g->flat ? x_idx(m, 1) : axes_product(m, g->c.nred - 1, g->c.red);
-	q.total = x_mul(m, outer, q.per);
-	return emit(&q, depth);
+	mm_steps(&q);
+	if (!groups)
+		return emit(&q, depth);
+	groups->otherwise = emit(&q, depth);
+	return groups;
 }

@@ -23,6 +23,9 @@ enum {
 	MAX_DEEPER = 4,        /* times the least depth of a step */
 	MAX_STAGES = 6,
 	MAX_PRODUCTS = 192,    /* instructions of a warp in a step, which is written out */
+	GROUP_ROWS = 64,       /* of an instruction of a warp group */
+	SLICE_BYTES = 40 * 4 * GROUP_ROWS,   /* where a group's sums pass through shared memory, least */
+	BARRIER_BYTES = 256,
 };
 
 /* Of the time of bytes, what is taken not to overlap: 0.5 agrees best with nvidia-matmul-heuristics on four GPUs
@@ -38,7 +41,7 @@ stage_bytes(const Product *p, const MmaTile *t)
 static int
 registers(const Product *p, const MmaTile *t)
 {
-	int threads = t->wm * t->wn * p->mach->warp, acc = t->m * t->n / threads;
+	int threads = t->wm * t->wn * p->mach->warp * (p->x->m >= GROUP_ROWS ? 4 : 1), acc = t->m * t->n / threads;
 	int fragments = (t->m / t->wm / p->own_m + t->n / t->wn / p->own_n) * p->lane_words;
 	/* what is on its way, and where it comes from: elements each have a place */
 	int each_m = p->async_m ? 0 : p->loose_m ? 6 : 2, each_n = p->async_n ? 0 : p->loose_n ? 6 : 2;
@@ -91,12 +94,12 @@ fetched(const Product *p, const MmaTile *t, double at_once)
 double
 tile_us(const Product *p, const MmaTile *t)
 {
-	int warps = t->wm * t->wn;
+	int warps = t->wm * t->wn, all = p->x->m >= GROUP_ROWS ? 4 * (warps + 1) : warps;
 	double steps = p->outer * up(p->depth / t->bk), bytes = (double)stage_bytes(p, t);
 	double read = (double)warps * (t->m / t->wm + t->n / t->wn) * t->bk * p->size;
 	double products = (double)(t->m / p->x->m) * (t->n / p->x->n) * ((double)t->bk / p->x->k);
 	double result = (double)t->m * t->n;
-	Launch l = {.blocks = p->batch * up(p->m / t->m) * up(p->n / t->n), .warps = warps,
+	Launch l = {.blocks = p->batch * up(p->m / t->m) * up(p->n / t->n), .warps = all,
 		.shared = stage_bytes(p, t) * t->stages, .registers = registers(p, t)};
 	double at_once = least(l.blocks, gpu_resident(p->mach, &l) * p->mach->units);
 	Phase phases[] = {
@@ -150,4 +153,29 @@ pick_tile(const Product *p, int least_bk, int deepest, MmaTile *best)
 			}
 	}
 	return found >= 0;
+}
+
+/* Rows, columns, groups along the rows. */
+static const struct { int m, n, groups; } group_shapes[] = {
+	{128, 256, 2}, {256, 128, 2}, {128, 192, 2}, {128, 128, 2}, {128, 96, 2}, {128, 64, 2}, {128, 32, 2},
+	{64, 256, 1}, {64, 192, 1}, {64, 128, 1}, {64, 96, 1}, {64, 64, 1}, {64, 32, 1}, {64, 16, 1},
+};
+
+bool
+pick_group(const Product *p, int bk, MmaTile *best, double *us)
+{
+	int64_t room = p->mach->smem_block - BARRIER_BYTES;
+	bool found = false;
+	double one;
+	size_t i;
+
+	for (i = 0; i < sizeof group_shapes / sizeof *group_shapes; i++) {
+		MmaTile t = {group_shapes[i].m, group_shapes[i].n, group_shapes[i].groups, 1, bk, 2};
+		for (; t.stages <= MAX_STAGES && stage_bytes(p, &t) * t.stages + SLICE_BYTES * t.wm <= room; t.stages++) {
+			one = tile_us(p, &t);
+			if (!found || one <= *us)   /* alike: more bytes under way */
+				*us = one, *best = t, found = true;
+		}
+	}
+	return found;
 }

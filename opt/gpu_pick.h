@@ -25,6 +25,8 @@ typedef struct Product {
 double tile_us(const Product *, const MmaTile *);   /* without the launch */
 double tile_cost(const Product *, const MmaTile *); /* what tiles are chosen by: it, and what it hides */
 /* The fastest; bk is least_bk times a power of two, deepest at most. False: none fits. */
+/* The same for instructions of warp groups, wm of them; bk is given. */
+bool pick_group(const Product *, int bk, MmaTile *, double *us);
 bool pick_tile(const Product *, int least_bk, int deepest, MmaTile *);
 
 #endif

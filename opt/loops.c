@@ -966,7 +966,7 @@ kb_finish(KB *kb, Region *body, const char *schedule)
 	if (syms.n)
 		qsort(syms.at, (size_t)syms.n, sizeof *syms.at, cmp_sym);
 	k->name = kernel_name(kb->s, k->loc);
-	kb->s->touched = kb->tensors;
+	k->tensors = (Node **)kb->tensors.at;
 	k->nbufs = kb->bufs.n;
 	k->bufs = (Node **)kb->bufs.at;
 	if (!k->writes)

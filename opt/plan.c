@@ -39,14 +39,14 @@ check(Planner *p, Region *out, Node *cond, const char *text, Node *a, Node *b)
 
 /* Tensors of kernels that index in 32 bits must not be larger. */
 static void
-check_index32(Planner *p, Region *out, const Kernel *k, Vec *tensors)
+check_index32(Planner *p, Region *out, const Kernel *k)
 {
 	Node *limit = x_idx(p->m, INDEX32_MAX), *n;
 	Region *at;
 	int i;
 
 	for (i = 0; i < k->nbufs; i++) {
-		n = storage_of(p->s, tensors->at[i])->count;
+		n = storage_of(p->s, k->tensors[i])->count;
 		if (n->hi <= limit->hi || map_get(&p->checked, n))
 			continue;
 		at = of_inputs(p, n) ? p->sizes : out;
@@ -61,29 +61,65 @@ check_index32(Planner *p, Region *out, const Kernel *k, Vec *tensors)
 	}
 }
 
-void
-launch_kernel(Planner *p, Region *out, Kernel *k, Vec *tensors)
+/* What the launch says of the map (runtime/abi.h, TccMap); returns how many. */
+static int
+map_arguments(Planner *p, Region *out, const TensorMap *t, Node **v)
 {
-	Node **v = NEWN(p->m, Node *, 4 + k->nbufs + k->nsyms), *args[2];
+	int i, n = 0;
+
+	v[n++] = host_value(p, out, t->offset);
+	for (i = 0; i < t->rank; i++)
+		v[n++] = host_value(p, out, t->dim[i]);
+	for (i = 1; i < t->rank; i++)
+		v[n++] = host_value(p, out, t->stride[i]);
+	for (i = 0; t->gathers && i < t->rank - 2; i++)
+		v[n++] = host_value(p, out, t->lower[i]);
+	for (i = 0; t->gathers && i < t->rank - 2; i++)
+		v[n++] = host_value(p, out, t->upper[i]);
+	return n;
+}
+
+/* The values stand in out, the call in `at`, which may be a branch of it. */
+static void
+launch(Planner *p, Region *out, Region *at, Kernel *k)
+{
+	Node **v = NEWN(p->m, Node *, 4 + k->nbufs + k->nsyms + k->nmaps * 4 * MAP_RANK), *args[2];
 	int i, n = 0, number = p->m->kernels.n;
 
 	vec_push(p->m, &p->m->kernels, k);       /* sizes of its arguments may launch what they need */
 	if (k->index32)
-		check_index32(p, out, k, tensors);
+		check_index32(p, out, k);
 	p->step++;
 	for (i = 0; i < 3; i++)
 		v[n++] = host_value(p, out, k->grid[i]);
 	v[n++] = k->cost ? host_value(p, out, k->cost)
 		: x_idx(p->m, k->flops < 1 ? 1 : k->flops > 1e15 ? (int64_t)1e15 : (int64_t)k->flops);
 	for (i = 0; i < k->nbufs; i++) {
-		touch_buffer(p, tensors->at[i]);
-		v[n++] = x_idx(p->m, storage_of(p->s, tensors->at[i])->id);
+		touch_buffer(p, k->tensors[i]);
+		v[n++] = x_idx(p->m, storage_of(p->s, k->tensors[i])->id);
 	}
 	for (i = 0; i < k->nsyms; i++)
 		v[n++] = host_value(p, out, k->args[i]);
+	for (i = 0; i < k->nmaps; i++)
+		n += map_arguments(p, out, &k->maps[i], v + n);
 	args[0] = x_idx(p->m, number);
-	args[1] = arg_array(p, out, n, v);
-	l_call(p->m, out, "launch", 2, args);
+	args[1] = arg_array(p, at, n, v);
+	l_call(p->m, at, "launch", 2, args);
+}
+
+void
+launch_kernel(Planner *p, Region *out, Kernel *k)
+{
+	Region *then, *els;
+
+	if (!k->otherwise) {
+		launch(p, out, out, k);
+		return;
+	}
+	then = region_new(p->m, NULL), els = region_new(p->m, NULL);
+	launch(p, out, then, k);
+	launch(p, out, els, k->otherwise);
+	l_when(p->m, out, host_value(p, out, k->fits), then, els);
 }
 
 /* Everything that the scalars of a tensor's definition read. */
@@ -113,7 +149,6 @@ run_group(Planner *p, Region *out, Group *g)
 {
 	Kernel *k;
 	Node *base, *t = g->members[0];
-	Vec tensors;
 	int i;
 
 	for (i = 0; i < g->n; i++) {
@@ -135,17 +170,15 @@ run_group(Planner *p, Region *out, Group *g)
 		diag_error(p->m->diag, X_BUG, g->loc, "no schedule");
 		return;
 	}
-	tensors = p->s->touched;                 /* sizing the results may run other groups */
-	p->s->touched = (Vec){0};
-	for (i = 0; i < tensors.n; i++)
-		if (((Node *)tensors.at[i])->code == O_CONST)
-			const_buffer(p, tensors.at[i]);
+	for (i = 0; i < k->nbufs; i++)
+		if (k->tensors[i]->code == O_CONST)
+			const_buffer(p, k->tensors[i]);
 		else if (k->writes[i])
-			result_buffer(p, out, tensors.at[i]);
+			result_buffer(p, out, k->tensors[i]);
 	for (i = 0; i < g->n; i++)               /* what has no elements is not written */
 		if (!g->local[i] && is_intv(numel(p->m, g->members[i]), 0))
 			result_buffer(p, out, g->members[i]);
-	launch_kernel(p, out, k, &tensors);
+	launch_kernel(p, out, k);
 }
 
 static void

@@ -38,8 +38,8 @@ typedef struct Planner {
 /* Plans what computes t, if that stands in the region being planned and is not done. */
 void ensure(Planner *, Region *out, Node *t);
 void run_region(Planner *, Region *out, Region *home);   /* all items of the region */
-/* tensors: of the kernel's buffers; those without one yet have it by now. */
-void launch_kernel(Planner *, Region *out, Kernel *, Vec *tensors);
+/* The kernel, or the one instead where it does not fit; its tensors have buffers by now. */
+void launch_kernel(Planner *, Region *out, Kernel *);
 
 /* ---- plan_buffers.c -------------------------------------------------------------------------- */
 

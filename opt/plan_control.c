@@ -83,7 +83,6 @@ store_trip(Planner *p, Region *out, const Loc *loc, Node *param, Node *i)
 	Region *body = region_new(p->m, NULL), *in = body, *q;
 	Node *sym = x_sym(p->m, NULL, 0, INT64_MAX), *ax;
 	Kernel *k;
-	Vec tensors;
 	int d;
 
 	for (d = F_GRID_X; p->s->gpu && d <= F_BLOCK; d += F_BLOCK - F_GRID_X) {
@@ -96,10 +95,8 @@ store_trip(Planner *p, Region *out, const Loc *loc, Node *param, Node *i)
 	kb.k->grid[0] = kb.k->grid[1] = kb.k->grid[2] = x_idx(p->m, 1);
 	kb.k->block = 1;
 	k = kb_finish(&kb, body, "class=trip");
-	tensors = p->s->touched;
-	p->s->touched = (Vec){0};
 	bind_value(p, sym, i);
-	launch_kernel(p, out, k, &tensors);
+	launch_kernel(p, out, k);
 }
 
 static bool

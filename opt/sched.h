@@ -53,7 +53,6 @@ typedef struct Sched {
 	int64_t constants;     /* bytes of the model's; 0: not counted yet */
 	bool gpu;
 	Node **shape;   /* per output: the tensor whose type it has, where it was packed; or NULL */
-	Vec touched;           /* tensors of the last finished kernel's buffers, in their order */
 } Sched;
 
 /* A kernel under construction. */

@@ -248,8 +248,8 @@ typedef struct TccRun TccRun;
  * 64-byte aligned; *err gets 1 + the index of the error node whose index was bad (and clamped).
  * The split must not show in the result.
  *
- * A device kernel has the parameters: nbufs pointers, nsyms int64 (long long), and, when nerrors
- * is not 0, `int *err` with the same meaning.
+ * A device kernel has the parameters: nbufs pointers, nsyms int64 (long long), when nerrors is not 0
+ * `int *err` with the same meaning, and nmaps tensor maps of 128 bytes (CUtensorMap).
  */
 typedef void TccKernelFn(void *const *bufs, const int64_t *syms, int64_t begin, int64_t end,
                          unsigned char *scratch, int32_t *err);
@@ -335,6 +335,7 @@ typedef struct TccMeta {
 	TccTable kernels;               /* TccKernel */
 	TccTable buffers;               /* TccBuffer */
 	TccTable texts;                 /* TccString: messages of check(), error nodes */
+	TccTable maps;                  /* TccMap */
 	uint64_t arena_bytes;           /* peak when TCC_META_STATIC, else 0 */
 	uint64_t weights_id;
 } TccMeta;
@@ -375,9 +376,28 @@ typedef struct TccKernel {
 	uint32_t shared_static;         /* device: what the image itself declares */
 	uint32_t scratch;               /* CPU: bytes per thread */
 	uint32_t errors, nerrors;       /* rows of TccMeta.texts: the node of each error code */
+	uint32_t maps, nmaps;           /* rows of TccMeta.maps */
 	uint32_t digest;                /* of its code before that is compiled; 0: not known */
 	double flops, bytes;            /* per unit of grid x (times y and z); 0: not known */
 } TccKernel;
+
+#define TCC_MAP_RANK 5
+
+/*
+ * A tensor as a device's copies of boxes see it, made at each launch; dimensions fastest first. What depends
+ * on sizes stands in the launch's arguments: elements from the buffer's first to the tensor's, rank sizes,
+ * rank - 1 distances in elements (of the second dimension and on), and of a gathering map (im2col) the lower,
+ * then the upper corners of the rank - 2 dimensions between the first and the last.
+ */
+typedef struct TccMap {
+	uint32_t buffer;                /* of the kernel's */
+	uint32_t dtype;
+	uint32_t rank;
+	uint32_t gathers;               /* 1: box is channels and pixels */
+	uint32_t swizzle;               /* bytes: 0, 32, 64, 128 */
+	uint32_t box[TCC_MAP_RANK];     /* elements */
+	uint32_t step[TCC_MAP_RANK];    /* of a gathering map, from a pixel to the next */
+} TccMap;
 
 /*
  * Classes of buffers, where their memory comes from and who may write it.
@@ -461,7 +481,8 @@ static inline const void *tcc_rows(const TccModel *m, TccTable t)
 	/* Gives it back before the run's end. */ \
 	X(int32_t, release,     "l",      (TccRun *, int64_t buffer)) \
 	/* args: grid x, y, z (a CPU splits x over its threads; y = z = 1), cost of one unit of x in \
-	 * flops or bytes, nbufs buffers, nsyms scalars. An empty grid launches nothing. */ \
+	 * flops or bytes, nbufs buffers, nsyms scalars, what maps depend on. An empty grid launches \
+	 * nothing. */ \
 	X(int32_t, launch,      "lp",     (TccRun *, int64_t kernel, const int64_t *args)) \
 	/* Element `index` of a buffer, as dtype (integer, bool; floats are truncated, saturating). */ \
 	X(int64_t, load,        "lll",    (TccRun *, int64_t buffer, int64_t dtype, int64_t index)) \

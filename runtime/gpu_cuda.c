@@ -1,4 +1,5 @@
 /* The CUDA body: libcuda's driver API. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include "gpu.h"
@@ -134,6 +135,41 @@ static const GpuDriver driver = {
 	.allow_shared = allow_shared,
 };
 
+/* Values of cuda.h, by size of an element */
+enum { MAP_U8 = 0, MAP_U16 = 1, MAP_F32 = 7, PROMOTE_256 = 3 };
+
+typedef int EncodeTiled(void *map, int type, uint32_t rank, void *p, const uint64_t *dim, const uint64_t *stride,
+                        const uint32_t *box, const uint32_t *step, int interleave, int swizzle, int promote, int fill);
+typedef int EncodeIm2col(void *map, int type, uint32_t rank, void *p, const uint64_t *dim, const uint64_t *stride,
+                         const int *lower, const int *upper, uint32_t channels, uint32_t pixels,
+                         const uint32_t *step, int interleave, int swizzle, int promote, int fill);
+
+/* cuTensorMapEncodeTiled or Im2col: a driver for CUDA 12 or later has them. */
+static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err)
+{
+	const TccMap *r = b->row;
+	Gpu *g = (Gpu *)dev;
+	void *fn = dlsym(g->library, r->gathers ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled");
+	int type = b->size == 1 ? MAP_U8 : b->size == 2 ? MAP_U16 : MAP_F32, lower[TCC_MAP_RANK], upper[TCC_MAP_RANK];
+	int swizzle = r->swizzle == 128 ? 3 : r->swizzle == 64 ? 2 : r->swizzle == 32 ? 1 : 0;
+	uint64_t dim[TCC_MAP_RANK], stride[TCC_MAP_RANK];
+	if (!fn)
+		return tcc_fail(err, TCC_NO_DEVICE, "the CUDA driver is too old: it makes no tensor maps");
+	for (int i = 0; i < TCC_MAP_RANK; i++) {
+		dim[i] = (uint64_t)b->dim[i];
+		stride[i] = i + 1 < TCC_MAP_RANK ? (uint64_t)b->stride[i + 1] : 0;
+	}
+	for (int i = 0; i < TCC_MAP_RANK - 2; i++) {
+		lower[i] = (int)b->lower[i];
+		upper[i] = (int)b->upper[i];
+	}
+	int rc = r->gathers
+		? ((EncodeIm2col *)fn)(arg, type, r->rank, b->p, dim, stride, lower, upper, r->box[0], r->box[1], r->step,
+		                       0, swizzle, PROMOTE_256, 0)
+		: ((EncodeTiled *)fn)(arg, type, r->rank, b->p, dim, stride, r->box, r->step, 0, swizzle, PROMOTE_256, 0);
+	return rc ? tcc_gpu_fail(g, rc, "making a tensor map", err) : 0;
+}
+
 static int open_cuda(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err)
 {
 	return tcc_gpu_open(&driver, dev, m, ordinal, err);
@@ -154,6 +190,7 @@ const TccDeviceOps tcc_device_cuda = {
 	.download = tcc_gpu_download,
 	.copy = tcc_gpu_copy,
 	.zero = tcc_gpu_zero,
+	.map = make_map,
 	.launch = tcc_gpu_launch,
 	.sync = tcc_gpu_sync,
 	.graph_new = tcc_gpu_graph_new,

@@ -10,6 +10,8 @@
 #include "device/sim.h"
 #include "rt.h"
 
+_Static_assert(TCC_MAP_RANK == SIM_MAP_RANK, "one rank");
+
 typedef struct SimDevice {
 	TccDevice dev;
 	pthread_mutex_t lock;   /* one Sim for all contexts */
@@ -243,6 +245,24 @@ static int sim_zero(TccDevice *dev, void *stream, void *dst, uint64_t bytes, Tcc
 	return 0;
 }
 
+static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err)
+{
+	const TccMap *r = b->row;
+	SimTensor t = {.p = b->p, .rank = (int)r->rank, .size = (int)b->size, .swizzle = (int)r->swizzle,
+		.gathers = r->gathers};
+	(void)dev;
+	for (int i = 0; i < TCC_MAP_RANK; i++) {
+		t.dim[i] = b->dim[i];
+		t.stride[i] = b->stride[i];
+		t.box[i] = r->box[i];
+		t.step[i] = r->step[i];
+	}
+	memcpy(t.lower, b->lower, sizeof t.lower);
+	memcpy(t.upper, b->upper, sizeof t.upper);
+	const char *why = sim_map(&t, arg);
+	return why ? tcc_fail(err, TCC_BUG, "simulator: a tensor map breaks a rule: %s", why) : 0;
+}
+
 static int sim_run(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err)
 {
 	SimDevice *d = sim(dev);
@@ -327,6 +347,7 @@ const TccDeviceOps tcc_device_sim = {
 	.download = sim_download,
 	.copy = sim_copy,
 	.zero = sim_zero,
+	.map = make_map,
 	.launch = sim_run,
 	.sync = sim_sync,
 	.forget = sim_forget,

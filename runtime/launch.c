@@ -117,11 +117,44 @@ static int bad_grid(TccContext *ctx, uint32_t kernel, const int64_t *grid)
 	                (long long)grid[0], (long long)grid[1], (long long)grid[2]);
 }
 
+/* v: the map's arguments, as abi.h states them; returns how many. */
+static int read_box(const TccMap *row, void *p, const int64_t *v, TccBox *box)
+{
+	uint32_t size = tcc_dtype_bits(row->dtype) / 8;
+	int n = 1, between = row->gathers ? (int)row->rank - 2 : 0;
+	*box = (TccBox){.row = row, .p = (uint8_t *)p + v[0] * size, .size = size};
+	for (uint32_t i = 0; i < row->rank; i++)
+		box->dim[i] = v[n++];
+	for (uint32_t i = 1; i < row->rank; i++)
+		box->stride[i] = v[n++] * size;
+	for (int i = 0; i < between; i++)
+		box->lower[i] = v[n++];
+	for (int i = 0; i < between; i++)
+		box->upper[i] = v[n++];
+	return n;
+}
+
+static int make_maps(TccContext *ctx, const TccKernel *k, void *const *bufs, const int64_t *v, TccMapArg *maps)
+{
+	const TccMap *row = (const TccMap *)tcc_rows(ctx->inst->model, ctx->inst->meta->maps) + k->maps;
+	TccDevice *dev = ctx->inst->dev;
+	int rc = 0;
+	if (k->nmaps && !dev->ops->map)
+		return tcc_fail(&ctx->err, TCC_NO_DEVICE, "the device copies no boxes");
+	for (uint32_t i = 0; !rc && i < k->nmaps; i++) {
+		TccBox box;
+		v += read_box(&row[i], bufs[row[i].buffer], v, &box);
+		rc = dev->ops->map(dev, &box, &maps[i], &ctx->err);
+	}
+	return rc;
+}
+
 int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 {
 	const TccInst *inst = ctx->inst;
 	const TccKernel *k = &inst->kernels[kernel];
-	void *bufs[TCC_MAX_ARGS], *params[2 * TCC_MAX_ARGS + 1];
+	void *bufs[TCC_MAX_ARGS], *params[2 * TCC_MAX_ARGS + 1 + TCC_MAX_MAPS];
+	TccMapArg maps[TCC_MAX_MAPS];
 	uint64_t sizes[TCC_MAX_ARGS];
 	const char *names[TCC_MAX_ARGS];
 	int32_t *err = ctx->dev_errors + kernel;
@@ -137,6 +170,13 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	for (uint32_t i = 0; i < k->nsyms; i++)
 		params[k->nbufs + i] = (void *)(args + ARGS + k->nbufs + i);
 	params[k->nbufs + k->nsyms] = &err;
+	for (uint32_t i = 0; i < k->nmaps; i++)
+		params[k->nbufs + k->nsyms + 1 + i] = &maps[i];
+	int rc = args[0] && args[1] && args[2]
+		? make_maps(ctx, k, bufs, args + ARGS + k->nbufs + k->nsyms, maps)
+		: 0;
+	if (rc)
+		return rc;
 	TccLaunch l = {
 		.kernel = kernel,
 		.grid = {args[0], args[1], args[2]},
@@ -145,6 +185,7 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 		.sizes = sizes,
 		.names = names,
 		.err = k->nerrors ? err : NULL,
+		.nmaps = k->nmaps,
 	};
-	return tcc_queue_launch(ctx, &l, k->nbufs + k->nsyms + 1);
+	return tcc_queue_launch(ctx, &l, k->nbufs + k->nsyms + 1 + k->nmaps);
 }

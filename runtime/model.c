@@ -46,7 +46,7 @@ static int check_head(const TccModel *m, TccErr *err)
 	    memcmp(h->magic, "TCCMETA1", 8) || m->meta[m->meta_size - 1])
 		return broken(err, "header", 0);
 	if (!table_in(m, h->inputs, sizeof(TccPort)) || !table_in(m, h->outputs, sizeof(TccPort)) ||
-	    !table_in(m, h->dims, sizeof(TccDim)) || !table_in(m, h->kernels, sizeof(TccKernel)) ||
+	    !table_in(m, h->dims, sizeof(TccDim)) || !table_in(m, h->maps, sizeof(TccMap)) || !table_in(m, h->kernels, sizeof(TccKernel)) ||
 	    !table_in(m, h->buffers, sizeof(TccBuffer)) || !table_in(m, h->texts, sizeof(TccString)))
 		return broken(err, "table", 0);
 	const TccString s[] = {h->name, h->prefix, h->manifest, h->precision, h->arena_formula,
@@ -77,6 +77,15 @@ static int check_ports(const TccModel *m, TccTable t, TccErr *err)
 	return 0;
 }
 
+static bool maps_fit(const TccModel *m, const TccKernel *k)
+{
+	const TccMap *t = (const TccMap *)tcc_rows(m, tcc_meta(m)->maps) + k->maps;
+	for (uint32_t i = 0; i < k->nmaps; i++)
+		if (t[i].buffer >= k->nbufs || t[i].rank < (t[i].gathers ? 3 : 1) || t[i].rank > TCC_MAP_RANK)
+			return false;
+	return true;
+}
+
 static int check_dims_and_kernels(const TccModel *m, TccErr *err)
 {
 	const TccMeta *h = tcc_meta(m);
@@ -88,7 +97,8 @@ static int check_dims_and_kernels(const TccModel *m, TccErr *err)
 	for (uint32_t i = 0; i < h->kernels.count; i++, k++) {
 		const TccString s[] = {k->name, k->symbol, k->nodes};
 		if (!strings_in(m, s, 3) || !range_in(k->errors, k->nerrors, h->texts.count) ||
-		    k->nbufs > TCC_MAX_ARGS || k->nsyms > TCC_MAX_ARGS)
+		    k->nbufs > TCC_MAX_ARGS || k->nsyms > TCC_MAX_ARGS || k->nmaps > TCC_MAX_MAPS ||
+		    !range_in(k->maps, k->nmaps, h->maps.count) || !maps_fit(m, k))
 			return broken(err, "kernel", i);
 	}
 	return 0;

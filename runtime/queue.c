@@ -70,6 +70,12 @@ static bool grow(Work *w, uint64_t words, uint64_t names, uint64_t params)
 	       room((void **)&w->params, &w->params_cap, w->nparams + params, sizeof *w->params);
 }
 
+/* Words of the launch's parameter k. */
+static uint32_t param_words(const TccLaunch *l, uint32_t nparams, uint32_t k)
+{
+	return k + l->nmaps >= nparams ? TCC_MAP_WORDS : 1;
+}
+
 /* Points launches into the blocks, which have moved while the list grew. */
 static void settle(Work *w)
 {
@@ -81,8 +87,10 @@ static void settle(Work *w)
 		TccLaunch *l = &x->launch;
 		l->params = w->params + param;
 		l->names = w->names + name;
-		for (uint32_t k = 0; k < x->nparams; k++)
-			w->params[param++] = &w->words[word++];
+		for (uint32_t k = 0; k < x->nparams; k++) {
+			w->params[param++] = &w->words[word];
+			word += param_words(l, x->nparams, k);
+		}
 		l->sizes = w->words + word;
 		word += l->nbufs;
 		name += l->nbufs;
@@ -233,11 +241,14 @@ int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
 	if (!ctx->queue)
 		return tcc_ops(ctx)->launch(ctx->inst->dev, ctx->stream, l, &ctx->err);
 	Work *w = &ctx->queue->work;
-	if (!grow(w, nparams + l->nbufs, l->nbufs, nparams))
+	if (!grow(w, nparams + l->nbufs + l->nmaps * (uint64_t)TCC_MAP_WORDS, l->nbufs, nparams))
 		return no_room(ctx);
 	w->at[w->n++] = (TccWork){.kind = TCC_WORK_LAUNCH, .launch = *l, .nparams = nparams};
-	for (uint32_t i = 0; i < nparams; i++)
-		memcpy(&w->words[w->nwords++], l->params[i], sizeof *w->words);
+	for (uint32_t i = 0; i < nparams; i++) {
+		uint32_t n = param_words(l, nparams, i);
+		memcpy(&w->words[w->nwords], l->params[i], n * sizeof *w->words);
+		w->nwords += n;
+	}
 	for (uint32_t i = 0; i < l->nbufs; i++) {
 		w->words[w->nwords++] = l->sizes[i];
 		w->names[w->nnames++] = l->names[i];

@@ -13,6 +13,7 @@
 
 #define TCC_MAX_RANK 64
 #define TCC_MAX_ARGS 256        /* buffers, and scalars, of a launch */
+#define TCC_MAX_MAPS 8
 #define TCC_COUNT(a) (sizeof(a) / sizeof *(a))
 
 /* --- error.c: the first error of an object and its message ------------------------------- */
@@ -204,6 +205,19 @@ int tcc_program(const TccModel *model, const TccProgramHook *hook, int argc, cha
 typedef struct TccDevice TccDevice;
 typedef struct TccQueue TccQueue;
 
+/* A tensor map with what its launch says of it; distances in bytes. */
+typedef struct TccBox {
+	const TccMap *row;
+	void *p;
+	uint32_t size;                  /* bytes of an element */
+	int64_t dim[TCC_MAP_RANK], stride[TCC_MAP_RANK];
+	int64_t lower[TCC_MAP_RANK - 2], upper[TCC_MAP_RANK - 2];
+} TccBox;
+
+/* As a kernel gets it; the device's own affair. */
+enum { TCC_MAP_WORDS = 16 };
+typedef struct TccMapArg { _Alignas(64) uint64_t w[TCC_MAP_WORDS]; } TccMapArg;
+
 typedef struct TccLaunch {
 	uint32_t kernel;
 	int64_t grid[3];
@@ -211,7 +225,8 @@ typedef struct TccLaunch {
 	uint32_t nbufs;                 /* the first ones are pointers, to so many bytes each: */
 	const uint64_t *sizes;
 	const char *const *names;
-	int32_t *err;                   /* the last parameter; NULL: the kernel has none */
+	int32_t *err;                   /* the parameter before the maps; NULL: the kernel has none */
+	uint32_t nmaps;                 /* the last parameters are so many TccMapArg, others 8 bytes */
 } TccLaunch;
 
 /* Work of a stream that may be held back (queue.c). */
@@ -243,6 +258,7 @@ typedef struct TccDeviceOps {
 	int (*copy)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
 	            TccErr *err);
 	int (*zero)(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err);
+	int (*map)(TccDevice *dev, const TccBox *box, TccMapArg *arg, TccErr *err);  /* may be NULL */
 	int (*launch)(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err);
 	int (*sync)(TccDevice *dev, void *stream, TccErr *err);
 	void (*forget)(TccDevice *dev, void *p, uint64_t bytes);        /* content is undefined now;

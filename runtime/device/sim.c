@@ -117,13 +117,13 @@ void sim_report(const Sim *s, FILE *out)
 
 		fprintf(out, "%s: launches %llu threads %llu  read %llu B (%llu distinct) sectors "
 			"%.2f of ideal  written %llu B (%llu) sectors %.2f  shared wavefronts %.2f"
-			"  mma %llu", c->kernel, (unsigned long long)c->launches,
+			"  mma %llu boxes %llu", c->kernel, (unsigned long long)c->launches,
 			(unsigned long long)c->threads, (unsigned long long)c->ld_bytes,
 			(unsigned long long)c->ld_unique, ratio(c->ld_sectors, c->ld_ideal),
 			(unsigned long long)c->st_bytes, (unsigned long long)c->st_unique,
 			ratio(c->st_sectors, c->st_ideal),
 			ratio(c->shared_wavefronts, c->shared_ideal),
-			(unsigned long long)c->mma);
+			(unsigned long long)c->mma, (unsigned long long)c->boxes);
 		if (s->l2)
 			fprintf(out, "  memory reads %llu B writes %llu B", (unsigned long long)c->dram_read,
 				(unsigned long long)c->dram_written);
@@ -178,6 +178,8 @@ static Thread *next_thread(void)
 		return t;
 	if (r->count)
 		sim_count_flush();
+	while (!r->nready && sim_async_land())
+		;
 	for (int k = 0; k < r->nwarps && r->nready; k++) {
 		r->cur_warp = r->cur_warp + 1 < r->nwarps ? r->cur_warp + 1 : 0;
 		t = next_lane(&r->warps[r->warp_order[r->cur_warp]]);
@@ -195,6 +197,11 @@ static void set_state(Thread *t, ThreadState state)
 	w->ready += is - was;
 	sim_run.nready += is - was;
 	t->state = (uint8_t)state;
+}
+
+void sim_sched_ready(Thread *t)
+{
+	set_state(t, T_READY);
 }
 
 /* A fiber: runs its thread, then further new ones. */
@@ -261,8 +268,10 @@ void sim_sched_wake_warp(Warp *w)
 static const char *where(const Thread *t, char *buf, size_t size)
 {
 	char line[96] = "";
-	const char *what = t->state == T_DONE ? "has ended" : t->state == T_AT_BARRIER ?
-		"waits at the barrier" : "waits at a warp operation";
+	static const char *const states[] = { [T_DONE] = "has ended", [T_AT_BARRIER] = "waits at the barrier",
+		[T_AT_WARP] = "waits at a warp operation", [T_AT_GROUP] = "waits at a warp group's operation",
+		[T_AT_PHASE] = "waits for a phase", [T_AT_PART] = "waits at a part's barrier" };
+	const char *what = states[t->state] ? states[t->state] : "runs";
 
 	if (t->state != T_DONE)
 		sim_line_of(t->pc, line, sizeof line);
@@ -318,6 +327,9 @@ static void pass_barrier(void)
 	r->stamp += (uint64_t)1 << 20;
 	if (!(r->stamp >> 20 & 0x3ffff))
 		r->stamp -= (uint64_t)1 << 38;  /* the segment wraps inside its own bits */
+	sim_async_barrier();
+	if (r->clocks)
+		r->stamp = r->serial << 38 | (uint64_t)(r->base_segment & 0x3ffff) << 20;
 	for (int i = 0; i < r->nthreads; i++) {
 		r->threads[i].wseg = 0;
 		set_state(&r->threads[i], T_READY);
@@ -442,6 +454,7 @@ static void init_block(uint64_t block)
 	r->serial = r->first_serial + block;
 	r->stamp = r->serial << 38;
 	r->nready = r->nthreads;
+	sim_async_start();
 	r->nbarrier = r->ndone = r->cur_warp = 0;
 	r->narrays = 0;
 	memset(r->near, 0, sizeof r->near);
@@ -471,6 +484,7 @@ static void run_block(uint64_t block)
 	r->cur = NULL;
 	if (!r->ended && r->ndone < r->nthreads)
 		report_deadlock();
+	sim_async_end();
 }
 
 /* --- launch ------------------------------------------------------------------------------ */

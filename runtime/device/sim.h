@@ -25,7 +25,8 @@
  *   bounds     outside of the allocations, or of the launch's views; byte-exact
  *   undefined  bytes read that nobody has written
  *   alignment  an access of n bytes not aligned to n
- *   divergence a barrier or a warp operation that not all threads reach, or from different lines
+ *   divergence a barrier or a warp operation that not all threads reach, or from different lines;
+ *              a phase of a barrier in memory that does not end
  *   shared     more shared memory than the machine has
  * A finding has a text of one line; a launch with findings returns SIM_FINDINGS. What would
  * crash (bounds, alignment, divergence) ends the launch at once; the process goes on.
@@ -78,6 +79,7 @@ typedef struct SimCounters {
 	uint64_t dram_read, dram_written;       /* with SimConfig.l2 */
 	uint64_t shared_requests, shared_wavefronts, shared_ideal;
 	uint64_t atomics, barriers, shuffles, mma, ldmatrix, cp_async;  /* by warp, barriers by block */
+	uint64_t boxes;
 	uint64_t shared_bytes;  /* of a block, the most seen */
 } SimCounters;
 
@@ -104,6 +106,20 @@ int sim_host_reads(Sim *s, const void *p, uint64_t bytes, const char *what);
  * The name is copied. A launch consumes its views.
  */
 int sim_view(Sim *s, const void *p, uint64_t bytes, const char *name);
+
+/* A tensor as copies of boxes see it: CUtensorMap's facts; distances in bytes. */
+enum { SIM_MAP_RANK = 5 };
+typedef struct SimTensor {
+	void *p;
+	int rank, size;         /* size of an element */
+	int swizzle;            /* bytes: 0, 32, 64, 128 */
+	bool gathers;           /* im2col: box is channels, pixels */
+	int64_t dim[SIM_MAP_RANK], stride[SIM_MAP_RANK];
+	uint32_t box[SIM_MAP_RANK], step[SIM_MAP_RANK];
+	int64_t lower[SIM_MAP_RANK - 2], upper[SIM_MAP_RANK - 2];
+} SimTensor;
+/* The argument, 128 bytes, for a kernel's TCC_MAP parameter; what rule of the hardware it breaks, or NULL. */
+const char *sim_map(const SimTensor *t, void *arg);
 
 /* shared: bytes of TCC_SHARED_DYN. The name is for reports and is copied. */
 int sim_launch(Sim *s, SimKernel *kernel, const char *name, const uint32_t grid[3],

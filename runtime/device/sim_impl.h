@@ -6,9 +6,10 @@
 #include "sim_matrix.h"
 
 enum { MAX_THREADS = 1024, MAX_WARP = 64, MAX_SHARED_ARRAYS = 64, MAX_FINDINGS = 64 };
-enum { GAP = 4096, SHARED_GAP = 128 };
+enum { GAP = 4096, SHARED_GAP = 128, SIM_MAX_PHASES = 64 };
 
-typedef enum ThreadState { T_NEW, T_READY, T_AT_WARP, T_AT_BARRIER, T_DONE } ThreadState;
+typedef enum ThreadState { T_NEW, T_READY, T_AT_WARP, T_AT_BARRIER, T_AT_GROUP, T_AT_PHASE, T_AT_PART,
+	T_DONE } ThreadState;
 
 /* What lanes meet for; all lanes of a warp must meet for the same. */
 typedef enum Meeting { M_WARP_BARRIER, M_SHUFFLE, M_MMA, M_LDMATRIX } Meeting;
@@ -32,6 +33,7 @@ typedef struct Thread {
 	uint32_t group;         /* copy group that is open */
 	Copy *copies;
 	int ncopies, cap;
+	uint32_t segment, fenced;       /* its own count of them while the block keeps clocks; at its last fence */
 } Thread;
 
 typedef struct Warp {
@@ -52,6 +54,8 @@ typedef struct SharedArray {
  * block barriers passed (18), of warp barriers since (8), thread (11), flag (1). Serials grow
  * over launches, so old cells need no clearing. The flag of a reading cell says that several
  * blocks have read, of a writing cell that the write was atomic; thread MANY: several threads.
+ * While a block keeps clocks (sim_async.c), segments are a thread's own. A box that a copy has brought
+ * is of thread PHASE0 + k, its barrier in memory, and has the number of the phase as segment.
  */
 typedef struct Shadow {
 	uint64_t *w, *r;        /* mapped on demand; NULL: none yet */
@@ -160,6 +164,10 @@ typedef struct Launch {
 	uint16_t warp_order[MAX_THREADS / 32];
 	Site *live[SITES];      /* sites with rows */
 	int nlive;
+	/* sim_async.c; NULL: the block keeps no clocks. Rows of threads, then of barriers in memory. */
+	uint32_t *clocks;
+	int clock_len;
+	uint32_t base_segment;  /* what was done in earlier ones, all have seen */
 } Launch;
 
 extern Launch sim_run;
@@ -175,6 +183,7 @@ void sim_fiber_switch(void **from, void *to);
 
 void sim_sched_stop(void);          /* ends the launch: leaves the fiber for good */
 void sim_sched_wait(ThreadState why);   /* gives way until the thread is ready again */
+void sim_sched_ready(Thread *t);         /* it can go on */
 void sim_sched_wake_warp(Warp *w);
 /* Adds a finding of the running kernel at pc (a return address, or NULL). */
 void sim_find_at(const char *kind, const void *pc, const char *fmt, ...)
@@ -198,6 +207,19 @@ void sim_shadow_free(Shadow *sh);
 void *sim_map_zero(uint64_t bytes);
 void sim_trace_wipe(Sim *s);        /* forgets who touched what: serials start again */
 void sim_trace_trim(Sim *s);        /* gives shadow memory back when it is much */
+
+/* Of a box: it has landed, in this phase of barrier k. */
+void sim_trace_box_land(void *dst, uint32_t bytes, int k, uint32_t phase);
+/* 16 bytes that n threads from `first` on read by a product; false: the launch has ended. */
+bool sim_trace_tile(const void *p, const Thread *first, int n, const void *pc);
+
+/* --- sim_async.c --------------------------------------------------------------------------- */
+
+void sim_async_start(void);             /* of a block */
+void sim_async_end(void);
+void sim_async_barrier(void);           /* the whole block has met */
+void sim_async_warp_barrier(const Warp *w);
+bool sim_async_land(void);              /* nobody can go on: a copy lands; false: none is under way */
 
 /* --- sim_count.c --------------------------------------------------------------------------- */
 

@@ -162,3 +162,35 @@ bool sim_matrix(const char *name, int lanes, const SimFragments *const *f)
 	}
 	return false;
 }
+
+static const SimProduct products[] = {
+	{ "wgmma_f16",  2, 16, true,  { F16, F16 } },
+	{ "wgmma_bf16", 2, 16, true,  { BF16, BF16 } },
+	{ "wgmma_s8",   1, 32, false, { S8, S8 } },
+	{ "wgmma_u8",   1, 32, false, { U8, U8 } },
+	{ "wgmma_u8s8", 1, 32, false, { U8, S8 } },
+	{ "wgmma_s8u8", 1, 32, false, { S8, U8 } },
+};
+
+const SimProduct *sim_product(const char *name)
+{
+	for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+		if (!strcmp(products[i].name, name))
+			return &products[i];
+	return NULL;
+}
+
+float sim_matrix_float(const SimProduct *x, const void *at, bool b)
+{
+	uint32_t word = 0;
+
+	memcpy(&word, at, (size_t)x->size);
+	return float_at(&word, 0, (Kind)x->kind[b]);
+}
+
+int32_t sim_matrix_byte(const SimProduct *x, const void *at, bool b)
+{
+	uint32_t word = *(const uint8_t *)at;
+
+	return byte_at(&word, 0, (Kind)x->kind[b]);
+}

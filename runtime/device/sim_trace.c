@@ -17,7 +17,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { LANES = MAX_THREADS, MANY = 0x7ff };     /* LANES + w: several lanes of warp w */
+/* LANES + w: several lanes of warp w; PHASE0 + k: a copy, on barrier in memory k */
+enum { LANES = MAX_THREADS, PHASE0 = LANES + 64, MANY = 0x7ff };
 
 #define SERIAL(x) ((x) >> 38)
 #define SEGMENT(x) ((x) >> 20)  /* serial and segment */
@@ -122,10 +123,26 @@ INLINE int warp_of(uint64_t x)
 	return t == MANY ? -1 : t >= LANES ? t - LANES : t >> sim_run.warp_shift;
 }
 
+/* Has thread t seen what was done in x, by another thread of the block or by a copy? Of what several
+ * threads did it is taken to have. */
+static bool seen(const Thread *t, uint64_t x)
+{
+	const Launch *r = &sim_run;
+	const uint32_t *clock = r->clocks + (size_t)t->index * (size_t)r->clock_len;
+	uint32_t segment = (uint32_t)(x >> 20 & 0x3ffff);
+	int u = THREAD(x);
+
+	if (u >= PHASE0 && u < MANY)
+		return clock[r->nthreads + u - PHASE0] > segment;
+	return u >= LANES || segment < r->base_segment || clock[u] > segment;
+}
+
 INLINE bool concurrent(uint64_t x, uint64_t me, bool local)
 {
 	if (SERIAL(x) != SERIAL(me))
 		return !stale(x, local);
+	if (__builtin_expect(sim_run.clocks != NULL, 0))
+		return THREAD(x) != THREAD(me) && !seen(sim_run.cur, x);
 	if (SEGMENT(x) != SEGMENT(me) || THREAD(x) == THREAD(me))
 		return false;
 	return warp_of(x) != warp_of(me) || WSEG(x) == WSEG(me);
@@ -135,6 +152,8 @@ INLINE uint64_t my_stamp(void)
 {
 	const Thread *t = sim_run.cur;
 
+	if (__builtin_expect(sim_run.clocks != NULL, 0))
+		return sim_run.serial << 38 | (uint64_t)(t->segment & 0x3ffff) << 20 | (uint64_t)t->index << 1;
 	return sim_run.stamp | (uint64_t)t->wseg << 12 | (uint64_t)t->index << 1;
 }
 
@@ -421,6 +440,8 @@ INLINE bool settled(uint64_t w, bool local)
 	const Launch *r = &sim_run;
 	uint64_t base = r->serial << 38;
 
+	if (__builtin_expect(r->clocks != NULL, 0) && THREAD(w) >= PHASE0 && THREAD(w) < MANY)
+		return false;
 	return w - base < r->stamp - base || (!local && w - r->first_stamp >= r->stamps);
 }
 
@@ -557,6 +578,59 @@ void sim_trace_copy_land(void *dst, uint32_t bytes)
 
 	for (uint64_t i = off >> sh->shift; i <= (off + bytes - 1) >> sh->shift; i++)
 		sh->w[i] = my_stamp();
+}
+
+void sim_trace_box_land(void *dst, uint32_t bytes, int k, uint32_t phase)
+{
+	Launch *r = &sim_run;
+	Shadow *sh = &r->shared_shadow;
+	uint64_t off = (uint64_t)((uint8_t *)dst - r->shared);
+
+	for (uint64_t i = off >> sh->shift; i <= (off + bytes - 1) >> sh->shift; i++)
+		sh->w[i] = r->serial << 38 | (uint64_t)(phase & 0x3ffff) << 20 | (uint64_t)(PHASE0 + k) << 1;
+}
+
+/* What may keep the product from the bytes that x wrote; NULL: nothing. */
+static const char *hidden(uint64_t x, const Thread *first, int n)
+{
+	int u = THREAD(x);
+
+	if (u < LANES && sim_run.threads[u].fenced <= (x >> 20 & 0x3ffff))
+		return "has no memory fence behind it";
+	for (int i = 0; i < n; i++)
+		if (first + i != &sim_run.threads[u < LANES ? u : 0] && !seen(first + i, x))
+			return "it has not waited for";
+	return NULL;
+}
+
+bool sim_trace_tile(const void *at, const Thread *first, int n, const void *pc)
+{
+	Launch *r = &sim_run;
+	Shadow *sh = &r->shared_shadow;
+	const uint8_t *p = at;
+	uint64_t off = (uint64_t)(p - r->shared);
+	static uint64_t last;           /* a stamp judged before, by threads that have only gone on */
+	static const Thread *by;
+	const char *why;
+	char text[160];
+
+	if (off >= r->shared_at)
+		return stop("bounds", pc, p, 16, A_READ);
+	for (uint64_t i = off >> sh->shift; i <= (off + 15) >> sh->shift; i++) {
+		uint64_t x = sh->w[i];
+
+		if (x == last && by == first && SERIAL(x) == r->serial)
+			continue;
+		if (SERIAL(x) != r->serial)
+			sim_find_at("undefined", pc, "a product reads %s, which nobody has written",
+				place(r->shared + (i << sh->shift), text, sizeof text));
+		else if ((why = hidden(x, first, n)))
+			sim_find_at("race", pc, "a product reads %s, whose write %s",
+				place(r->shared + (i << sh->shift), text, sizeof text), why);
+		else
+			last = x, by = first;
+	}
+	return true;
 }
 
 /* --- the hooks --------------------------------------------------------------------------- */

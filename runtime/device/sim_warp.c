@@ -19,6 +19,7 @@ void sim_warp_start(Warp *w, int first, int size)
 
 		t->state = T_NEW;
 		t->wseg = 0;
+		t->segment = t->fenced = 0;
 		t->nshared = t->ncopies = 0;
 		t->group = 0;
 	}
@@ -70,6 +71,7 @@ void tcc_sim_warp_barrier(void)
 		return;
 	for (int i = 0; i < w->size; i++)
 		sim_run.threads[w->first + i].wseg++;
+	sim_async_warp_barrier(w);
 	release();
 }
 

@@ -77,7 +77,7 @@ typedef struct { u64 re, im; } c128;    /* only moved */
 /* without the 1 ptxas rather spills a register or two than run fewer blocks at once */
 #define TCC_KERNEL(name, block) extern "C" __global__ void __launch_bounds__(block, 1) name
 #define TCC_SHARED(type, name, count) __shared__ __align__(16) type name[count]
-#define TCC_SHARED_DYN(name) extern __shared__ __align__(128) unsigned char name[]
+#define TCC_SHARED_DYN(name) extern __shared__ __align__(1024) unsigned char name[]
 #define TCC_UNROLL _Pragma("unroll")
 #define tcc_warp 32
 
@@ -173,6 +173,19 @@ TCC_EXTERN_C void tcc_sim_cp_commit(void);
 TCC_EXTERN_C void tcc_sim_cp_wait(i32 pending);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_mma(const char *name, void *c, const u32 *a, const u32 *b);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_ldmatrix(u32 *r, const void *row, i32 trans);
+TCC_EXTERN_C u32 tcc_sim_shared_addr(const void *p);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_phase_init(u64 *bar, i32 arrivals);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_phase_arrive(u64 *bar, i32 bytes);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_phase_wait(u64 *bar, i32 parity);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_part_barrier(i32 which, i32 threads);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_fence(void);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_regs(i32 n, i32 take);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_box(void *dst, const void *map, u64 *bar, i32 n, const i32 *at,
+	const i32 *moved);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma(const char *name, i32 n, void *c, u64 a, u64 b, i32 ma, i32 mb);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_fence(void);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_commit(void);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_wait(i32 pending);
 
 TCC_FN i32 tcc_tx(void) { return tcc_sim_tx(); }
 TCC_FN i32 tcc_bx(void) { return tcc_sim_block(0); }
@@ -951,6 +964,217 @@ TCC_MMA(wmma12_i8u8, i32, tcc_i8, tcc_i2,
 #define tcc_ldmatrix_x4(r, row) tcc_sim_ldmatrix(r, row, 0)
 #define tcc_ldmatrix_x4_trans(r, row) tcc_sim_ldmatrix(r, row, 1)
 
+#endif
+
+/* --- boxes and products of warp groups: sm_90 and up, sm_90a -------------------------------- */
+
+/* ir/sync.def says what the functions of phases, groups and grids are for. Barriers are u64 in shared
+ * memory. tcc_boxN(dst, map, bar, c...) copies the box at N coordinates, fastest first; tcc_gatherN
+ * (im2col) has N - 2 offsets behind them. tcc_wgmma(type, n, majors, c, a, b): C += A B of 64 x n by four
+ * warps, A and B tiles in shared memory that tcc_tile describes; each stored along the depth (k) or along
+ * its own axis (m). */
+#if TCC_DEV_SIM
+typedef struct tcc_map_s { u64 w[16]; } tcc_map;
+#else
+typedef struct tcc_map_s { u64 w[16]; } __attribute__((aligned(64))) tcc_map;
+#endif
+
+#if TCC_DEV_NV && __CUDA_ARCH__ >= 900
+#define TCC_MAP const __grid_constant__ tcc_map
+
+TCC_FN void tcc_phase_init(u64 *bar, i32 arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(tcc_shared_addr(bar)), "r"(arrivals)
+		: "memory");
+}
+TCC_FN void tcc_phase_fence(void) { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+TCC_FN void tcc_phase_expect(u64 *bar, i32 bytes)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(tcc_shared_addr(bar)),
+		"r"(bytes) : "memory");
+}
+TCC_FN void tcc_phase_arrive(u64 *bar)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(tcc_shared_addr(bar)) : "memory");
+}
+TCC_FN void tcc_phase_wait(u64 *bar, i32 parity)
+{
+	u32 done;
+
+	do {
+		asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+			"selp.u32 %0, 1, 0, p; }" : "=r"(done) : "r"(tcc_shared_addr(bar)), "r"(parity)
+			: "memory");
+	} while (!done);
+}
+TCC_FN void tcc_part_barrier(i32 which, i32 threads)
+{
+	asm volatile("bar.sync %0, %1;" :: "r"(which), "r"(threads) : "memory");
+}
+TCC_FN void tcc_memory_fence(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+TCC_FN void tcc_grid_wait(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+TCC_FN void tcc_grid_launch(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+
+#define TCC_BOX(n, params, list, ...) \
+TCC_FN void tcc_box##n(void *dst, const tcc_map *map, u64 *bar, params) \
+{ \
+	asm volatile("cp.async.bulk.tensor." #n "d.shared::cluster.global.mbarrier::complete_tx::bytes " \
+		"[%0], [%1, {" list "}], [%2];" :: "r"(tcc_shared_addr(dst)), "l"(map), \
+		"r"(tcc_shared_addr(bar)), __VA_ARGS__ : "memory"); \
+}
+#define TCC_GATHER(n, params, list, ...) \
+TCC_FN void tcc_gather##n(void *dst, const tcc_map *map, u64 *bar, params) \
+{ \
+	asm volatile("cp.async.bulk.tensor." #n "d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes " \
+		"[%0], [%1, {" list ";" :: "r"(tcc_shared_addr(dst)), "l"(map), \
+		"r"(tcc_shared_addr(bar)), __VA_ARGS__ : "memory"); \
+}
+#define TCC_LIST(...) __VA_ARGS__
+TCC_BOX(1, i32 a, "%3", "r"(a))
+TCC_BOX(2, TCC_LIST(i32 a, i32 b), "%3, %4", "r"(a), "r"(b))
+TCC_BOX(3, TCC_LIST(i32 a, i32 b, i32 c), "%3, %4, %5", "r"(a), "r"(b), "r"(c))
+TCC_BOX(4, TCC_LIST(i32 a, i32 b, i32 c, i32 d), "%3, %4, %5, %6", "r"(a), "r"(b), "r"(c), "r"(d))
+TCC_BOX(5, TCC_LIST(i32 a, i32 b, i32 c, i32 d, i32 e), "%3, %4, %5, %6, %7", "r"(a), "r"(b), "r"(c),
+	"r"(d), "r"(e))
+TCC_GATHER(3, TCC_LIST(i32 a, i32 b, i32 c, i32 u), "%3, %4, %5}], [%2], {%6}", "r"(a), "r"(b), "r"(c),
+	"h"((u16)u))
+TCC_GATHER(4, TCC_LIST(i32 a, i32 b, i32 c, i32 d, i32 u, i32 v), "%3, %4, %5, %6}], [%2], {%7, %8}",
+	"r"(a), "r"(b), "r"(c), "r"(d), "h"((u16)u), "h"((u16)v))
+TCC_GATHER(5, TCC_LIST(i32 a, i32 b, i32 c, i32 d, i32 e, i32 u, i32 v, i32 w),
+	"%3, %4, %5, %6, %7}], [%2], {%8, %9, %10}", "r"(a), "r"(b), "r"(c), "r"(d), "r"(e),
+	"h"((u16)u), "h"((u16)v), "h"((u16)w))
+#undef TCC_LIST
+#undef TCC_BOX
+#undef TCC_GATHER
+#elif TCC_DEV_SIM
+#define TCC_MAP tcc_map
+#define tcc_phase_init(bar, n) tcc_sim_phase_init(bar, n)
+#define tcc_phase_fence() ((void)0)
+#define tcc_phase_expect(bar, bytes) tcc_sim_phase_arrive(bar, bytes)
+#define tcc_phase_arrive(bar) tcc_sim_phase_arrive(bar, 0)
+#define tcc_phase_wait(bar, parity) tcc_sim_phase_wait(bar, parity)
+#define tcc_part_barrier(which, threads) tcc_sim_part_barrier(which, threads)
+#define tcc_memory_fence() tcc_sim_fence()
+#define tcc_grid_wait() ((void)0)
+#define tcc_grid_launch() ((void)0)
+#define TCC_BOX(dst, map, bar, n, ...) tcc_sim_box(dst, map, bar, n, (const i32[]){ __VA_ARGS__ }, 0)
+#define tcc_box1(dst, map, bar, ...) TCC_BOX(dst, map, bar, 1, __VA_ARGS__)
+#define tcc_box2(dst, map, bar, ...) TCC_BOX(dst, map, bar, 2, __VA_ARGS__)
+#define tcc_box3(dst, map, bar, ...) TCC_BOX(dst, map, bar, 3, __VA_ARGS__)
+#define tcc_box4(dst, map, bar, ...) TCC_BOX(dst, map, bar, 4, __VA_ARGS__)
+#define tcc_box5(dst, map, bar, ...) TCC_BOX(dst, map, bar, 5, __VA_ARGS__)
+#define tcc_gather3(dst, map, bar, a, b, c, ...) tcc_sim_box(dst, map, bar, 3, (const i32[]){ a, b, c }, \
+	(const i32[]){ __VA_ARGS__ })
+#define tcc_gather4(dst, map, bar, a, b, c, d, ...) tcc_sim_box(dst, map, bar, 4, \
+	(const i32[]){ a, b, c, d }, (const i32[]){ __VA_ARGS__ })
+#define tcc_gather5(dst, map, bar, a, b, c, d, e, ...) tcc_sim_box(dst, map, bar, 5, \
+	(const i32[]){ a, b, c, d, e }, (const i32[]){ __VA_ARGS__ })
+#endif
+
+#if TCC_DEV_SIM
+#define tcc_shared_addr tcc_sim_shared_addr
+#endif
+#if TCC_DEV_SIM || (TCC_DEV_NV && __CUDA_ARCH__ >= 900)
+/* A matrix descriptor of wgmma: rows of `row` bytes, 8 of them a block of the swizzle, block after block;
+ * next: 0, or, stored along its own axis, bytes from the tile's first `row` bytes of it to the next ones. */
+TCC_FN u64 tcc_tile(const u32 *p, i32 row, i32 next)
+{
+	u64 mode = row == 128 ? 1 : row == 64 ? 2 : 3, leading = next ? (u64)next >> 4 : 1;
+
+	return (u64)(tcc_shared_addr(p) & 0x3ffff) >> 4 | leading << 16 | (u64)(8 * row >> 4) << 32 | mode << 62;
+}
+#endif
+
+#if TCC_DEV_NV && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define tcc_regs_drop(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 " #n ";")
+#define tcc_regs_take(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 " #n ";")
+TCC_FN void tcc_mma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+TCC_FN void tcc_mma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define tcc_mma_wait(n) asm volatile("wgmma.wait_group.sync.aligned " #n ";" ::: "memory")
+/* nothing that uses them moves above */
+TCC_FN void tcc_mma_keep(f32 *c, i32 n)
+{
+	TCC_UNROLL
+	for (i32 i = 0; i < n; i++)
+		asm volatile("" : "+f"(c[i]) :: "memory");
+}
+TCC_FN void tcc_mma_keep(i32 *c, i32 n)
+{
+	TCC_UNROLL
+	for (i32 i = 0; i < n; i++)
+		asm volatile("" : "+r"(c[i]) :: "memory");
+}
+#define TCC_P0 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define TCC_P1 "%8,%9,%10,%11,%12,%13,%14,%15"
+#define TCC_P2 "%16,%17,%18,%19,%20,%21,%22,%23"
+#define TCC_P3 "%24,%25,%26,%27,%28,%29,%30,%31"
+#define TCC_P4 "%32,%33,%34,%35,%36,%37,%38,%39"
+#define TCC_P5 "%40,%41,%42,%43,%44,%45,%46,%47"
+#define TCC_P6 "%48,%49,%50,%51,%52,%53,%54,%55"
+#define TCC_P7 "%56,%57,%58,%59,%60,%61,%62,%63"
+#define TCC_P8 "%64,%65,%66,%67,%68,%69,%70,%71"
+#define TCC_P9 "%72,%73,%74,%75,%76,%77,%78,%79"
+#define TCC_P10 "%80,%81,%82,%83,%84,%85,%86,%87"
+#define TCC_P11 "%88,%89,%90,%91,%92,%93,%94,%95"
+#define TCC_P12 "%96,%97,%98,%99,%100,%101,%102,%103"
+#define TCC_P13 "%104,%105,%106,%107,%108,%109,%110,%111"
+#define TCC_P14 "%112,%113,%114,%115,%116,%117,%118,%119"
+#define TCC_P15 "%120,%121,%122,%123,%124,%125,%126,%127"
+#define TCC_8(k, c, i) "+" k(c[i]), "+" k(c[i + 1]), "+" k(c[i + 2]), "+" k(c[i + 3]), \
+	"+" k(c[i + 4]), "+" k(c[i + 5]), "+" k(c[i + 6]), "+" k(c[i + 7])
+#define TCC_S16 TCC_P0
+#define TCC_C16(k, c) TCC_8(k, c, 0)
+#define TCC_S32 TCC_P0 "," TCC_P1
+#define TCC_C32(k, c) TCC_8(k, c, 0), TCC_8(k, c, 8)
+#define TCC_S64 TCC_P0 "," TCC_P1 "," TCC_P2 "," TCC_P3
+#define TCC_C64(k, c) TCC_8(k, c, 0), TCC_8(k, c, 8), TCC_8(k, c, 16), TCC_8(k, c, 24)
+#define TCC_S96 TCC_S64 "," TCC_P4 "," TCC_P5
+#define TCC_C96(k, c) TCC_C64(k, c), TCC_8(k, c, 32), TCC_8(k, c, 40)
+#define TCC_S128 TCC_S64 "," TCC_P4 "," TCC_P5 "," TCC_P6 "," TCC_P7
+#define TCC_C128(k, c) TCC_C64(k, c), TCC_8(k, c, 32), TCC_8(k, c, 40), TCC_8(k, c, 48), TCC_8(k, c, 56)
+#define TCC_S192 TCC_S128 "," TCC_P8 "," TCC_P9 "," TCC_P10 "," TCC_P11
+#define TCC_C192(k, c) TCC_C128(k, c), TCC_8(k, c, 64), TCC_8(k, c, 72), TCC_8(k, c, 80), TCC_8(k, c, 88)
+#define TCC_S256 TCC_S128 "," TCC_P8 "," TCC_P9 "," TCC_P10 "," TCC_P11 "," TCC_P12 "," TCC_P13 "," TCC_P14 "," TCC_P15
+#define TCC_C256(k, c) TCC_C128(k, c), TCC_8(k, c, 64), TCC_8(k, c, 72), TCC_8(k, c, 80), TCC_8(k, c, 88), \
+	TCC_8(k, c, 96), TCC_8(k, c, 104), TCC_8(k, c, 112), TCC_8(k, c, 120)
+#define TCC_WGMMA(name, acc, k, n, a, b, on, op, tail) \
+TCC_FN void tcc_wgmma_##name(acc *c, u64 x, u64 y) \
+{ \
+	asm volatile("{ .reg .pred p; setp.ne.b32 p, " on ", 0; wgmma.mma_async.sync.aligned.m64n" #n op \
+		" {" TCC_S##n "}, " a ", " b ", p" tail "; }" : TCC_C##n(k, c) : "l"(x), "l"(y), "r"(1)); \
+}
+#define TCC_WGMMA_16(t, n, a, b, on, op) \
+	TCC_WGMMA(t##_n##n##_kk, f32, "f", n, a, b, on, op, ", 1, 1, 0, 0") \
+	TCC_WGMMA(t##_n##n##_km, f32, "f", n, a, b, on, op, ", 1, 1, 0, 1") \
+	TCC_WGMMA(t##_n##n##_mk, f32, "f", n, a, b, on, op, ", 1, 1, 1, 0") \
+	TCC_WGMMA(t##_n##n##_mm, f32, "f", n, a, b, on, op, ", 1, 1, 1, 1")
+#define TCC_WGMMAS(n, a, b, on) \
+	TCC_WGMMA_16(f16, n, a, b, on, "k16.f32.f16.f16") \
+	TCC_WGMMA_16(bf16, n, a, b, on, "k16.f32.bf16.bf16") \
+	TCC_WGMMA(s8_n##n##_kk, i32, "r", n, a, b, on, "k32.s32.s8.s8", "") \
+	TCC_WGMMA(u8_n##n##_kk, i32, "r", n, a, b, on, "k32.s32.u8.u8", "") \
+	TCC_WGMMA(u8s8_n##n##_kk, i32, "r", n, a, b, on, "k32.s32.u8.s8", "") \
+	TCC_WGMMA(s8u8_n##n##_kk, i32, "r", n, a, b, on, "k32.s32.s8.u8", "")
+TCC_WGMMAS(16, "%8", "%9", "%10")
+TCC_WGMMAS(32, "%16", "%17", "%18")
+TCC_WGMMAS(64, "%32", "%33", "%34")
+TCC_WGMMAS(96, "%48", "%49", "%50")
+TCC_WGMMAS(128, "%64", "%65", "%66")
+TCC_WGMMAS(192, "%96", "%97", "%98")
+TCC_WGMMAS(256, "%128", "%129", "%130")
+#define tcc_wgmma(t, n, majors, c, a, b) tcc_wgmma_##t##_n##n##_##majors(c, a, b)
+#undef TCC_WGMMAS
+#undef TCC_WGMMA_16
+#undef TCC_WGMMA
+#elif TCC_DEV_SIM
+#define tcc_regs_drop(n) tcc_sim_regs(n, 0)
+#define tcc_regs_take(n) tcc_sim_regs(n, 1)
+#define tcc_mma_fence() tcc_sim_wgmma_fence()
+#define tcc_mma_commit() tcc_sim_wgmma_commit()
+#define tcc_mma_wait(n) tcc_sim_wgmma_wait(n)
+#define tcc_mma_keep(c, n) ((void)(c))
+#define tcc_wgmma(t, n, majors, c, a, b) tcc_sim_wgmma("wgmma_" #t, n, c, a, b, #majors[0] == 'm', \
+	#majors[1] == 'm')
 #endif
 
 #endif
