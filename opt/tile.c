@@ -390,7 +390,8 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
 	columns(t, many);
 	few = t->c->recurs ? each_number(t, extent, mr - 1) : some_rows(t, extent, 1);
-	if (!t->c->recurs && dt_float(t->c->reduce->type->dtype) && mr > 2) {   /* of bytes they would be much code */
+	/* of bytes they would be much code */
+	if (!t->c->recurs && dt_float(t->c->reduce->type->dtype) && mr > 2) {
 		few = either(m, x_eq(m, extent, x_idx(m, 1)), few, some_rows(t, extent, (mr + 1) / 2));
 		if (t->c->streams)
 			few = either(m, x_le(m, extent, x_idx(m, (mr + 1) / 2)), few,

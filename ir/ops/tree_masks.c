@@ -23,11 +23,11 @@ enum {
 	WALK_COST = 24         /* a node on a walk costs as much as so many masks */
 };
 
-/* A part's nodes stand from first on among the entries; its leaves, nodes, among the leaves. */
+/* A part's nodes stand from first on among the entries, its leaves among the leaves. */
 typedef struct Entry { int64_t node; uint32_t if_true, if_false; } Entry;
 typedef struct Part { int64_t first, n, leaf; int nleaves; int64_t target; } Part;
 
-/* A node of the tree at hand; its leaves: lo to mid where its condition is true, to hi where not. */
+/* A node of the tree at hand; its leaves: lo to mid if its condition holds, to hi if not. */
 typedef struct Span { int64_t node, lo, mid, hi; } Span;
 
 typedef struct Masks {
@@ -39,13 +39,13 @@ typedef struct Masks {
 	Span *spans;
 	int64_t nparts, nentries, nleaves, nspans;
 	bool full;             /* too many */
-	int64_t *head, *next;  /* weights of a leaf follow one another: the first of a node, the next of a
-	                        * weight; -1: none */
+	/* weights of a leaf follow one another: the first of a node, the next of a weight; -1: none */
+	int64_t *head, *next;
 } Masks;
 
 /*
- * Where parts stand: in rows, one a target if each part gives to one target, else one; in columns by
- * their length. Columns from..to-1 are a bin: a reduction of as many steps as the longest takes.
+ * Where parts stand: in rows, one a target if each part gives to one target, else one; in columns
+ * by their length. Columns from..to-1 are a bin: a reduction of as many steps as the longest takes.
  */
 typedef struct Layout {
 	int64_t rows, columns;
@@ -406,7 +406,8 @@ leaf_number(Module *m, const Tables *t, Node *x, DType c, Node *row, Node *place
 /* What a bin's parts give to the row and the target; NULL: no masks will do. Leaf numbers that
  * several targets need are a tensor of their own. */
 static Node *
-bin_sum(Masks *k, const Layout *y, const Bin *b, Node *x, DType c, Comb comb, Node *row, Node *target)
+bin_sum(Masks *k, const Layout *y, const Bin *b, Node *x, DType c, Comb comb, Node *row,
+	Node *target)
 {
 	Module *m = k->b->m;
 	Tables t = {.features = 0};

@@ -2,7 +2,7 @@
  * Ensembles of decision trees. The nodes of all trees stand in constant tables, inner ones before
  * the leaves; a leaf is its own child. An element's leaf in a tree is an iter over the depth that
  * carries a node's number; leaves are then looked up in tables of weights and summed over the
- * trees.
+ * trees. Trees of few leaves have a form of their own (tree_masks.c).
  */
 #include <math.h>
 #include <stdlib.h>

@@ -23,9 +23,9 @@ typedef struct Forest {
 } Forest;
 
 /*
- * [n, targets]: the weights of the leaves that the rows of x reach, combined over the trees; compared and
- * added up in type c. NULL: the forest's trees are too large, or their conditions are no
- * thresholds, so that they had better be walked.
+ * [n, targets]: the weights of the leaves that the rows of x reach, combined over the trees;
+ * compared and added up in type c. NULL: the forest's trees are too large, or their conditions
+ * are no thresholds, so that they had better be walked.
  */
 Node *forest_by_masks(Build *, const Forest *, Node *x, DType c, Comb);
 
