@@ -204,7 +204,8 @@ static int64_t api_load(TccRun *run, int64_t buffer, int64_t dtype, int64_t inde
 	TccContext *ctx = of(run);
 	const TccSlot *s = &ctx->slots[buffer];
 	uint64_t bits = tcc_dtype_bits((uint32_t)dtype), word[2] = {0};
-	if (run->status || !bits)
+	/* plans read an element of a list that may be shorter, and choose by its length afterwards */
+	if (run->status || !bits || ((uint64_t)index + 1) * bits > s->size * 8)
 		return 0;
 	if (s->host)
 		return tcc_element_int((uint32_t)dtype, s->p, index);
