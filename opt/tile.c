@@ -369,7 +369,7 @@ void
 tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 {
 	Module *m = t->kb->m;
-	int mr = t->c->mr;
+	int mr = t->c->mr, half = 1;
 	Region *few, *many;
 	int64_t v;
 
@@ -390,13 +390,12 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
 	columns(t, many);
 	few = t->c->recurs ? each_number(t, extent, mr - 1) : some_rows(t, extent, 1);
-	/* of bytes they would be much code */
 	if (!t->c->recurs && dt_float(t->c->reduce->type->dtype) && mr > 2) {
-		few = either(m, x_eq(m, extent, x_idx(m, 1)), few, some_rows(t, extent, (mr + 1) / 2));
-		if (t->c->streams)
-			few = either(m, x_le(m, extent, x_idx(m, (mr + 1) / 2)), few,
-				some_rows(t, extent, mr));
+		half = (mr + 1) / 2;                 /* of bytes that would be much code */
+		few = either(m, x_eq(m, extent, x_idx(m, 1)), few, some_rows(t, extent, half));
 	}
+	if (!t->c->recurs && t->c->streams && mr > 2)
+		few = either(m, x_le(m, extent, x_idx(m, half)), few, some_rows(t, extent, mr));
 	l_when(m, r, x_le(m, x_idx(m, t->c->streams ? mr + 1 : mr), extent), many, few);
 }
 
