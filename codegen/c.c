@@ -168,12 +168,30 @@ static void put_images(Job *job, FILE *o, int device)
 	fputs("#endif\n\n", o);
 }
 
+/* The user's functions that the plan calls; how many. */
+static int put_functions(Job *job, FILE *o)
+{
+	int n;
+	const Function *const *list = plan_functions(job->m, &n);
+
+	if (!list || !n)
+		return 0;
+	for (int i = 0; i < n; i++)
+		fprintf(o, "extern TccFunction %s;\n", list[i]->symbol);
+	fputs("static TccFunction *const functions[] = { ", o);
+	for (int i = 0; i < n; i++)
+		fprintf(o, "%s%s", i ? ", " : "", list[i]->symbol);
+	fputs(" };\n\n", o);
+	return n;
+}
+
 static void put_model(Job *job, FILE *o, int device)
 {
 	bool embed = job->meta->nweights && !job->weights_file;
 	const char *model = symbol(job, job->variant, "tcc_model");
 	const char *weights = symbol(job, job->variant, "weights");
 	bool next = job->variant + 1 < job->nvariants;
+	int functions = put_functions(job, o);
 
 	if (embed)
 		fprintf(o, "extern TCC_ENTRY const unsigned char %s[];\n", weights);
@@ -195,6 +213,8 @@ static void put_model(Job *job, FILE *o, int device)
 		fputs("\t.images = images,\n\t.nimages = sizeof images / sizeof *images,\n", o);
 	if (next)
 		fprintf(o, "\t.next = &%s,\n", symbol(job, job->variant + 1, "tcc_model"));
+	if (functions)
+		fprintf(o, "\t.functions = functions,\n\t.nfunctions = %d,\n", functions);
 	fputs("};\n", o);
 	if (job->variant == 0 && (job->kind == EMIT_EXE || job->kind == EMIT_SRC))
 		fprintf(o, "\nconst TccModel *const tcc_main_model = &%s;\n", model);

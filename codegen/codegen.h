@@ -110,8 +110,11 @@ typedef struct Meta {
 } Meta;
 
 const Meta *meta_get(Job *);                 /* NULL after an error; owned by the job */
-/* The number of the routine that a plan's call "host.NAME" means (TCC_HOST); -1 if it is none. */
-int plan_routine(const char *call);
+/* The number of the routine that a plan's call "host.NAME" means (TCC_HOST), or from TCC_NHOST on of
+ * the user's function that "host.c.NAME" means; -1 if it is none. */
+int plan_routine(const Module *, const char *call);
+/* The user's functions that the plan calls, as plan_routine numbers them; NULL after an error. */
+const Function *const *plan_functions(Module *, int *n);
 /* A library of TCC_HOST_LIB: the symbol that draws its object in, its source, what to link. */
 enum { HOST_core,
 #define TCC_HOST_LIB_NUMBER(name, source, library) HOST_##name,

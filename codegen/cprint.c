@@ -413,7 +413,7 @@ static bool is_expr(const Node *n)
 
 static void call_entry(CFn *c, Node *s)
 {
-	int e = -1, nx = 0, routine = plan_routine(s->name), given = routine >= 0;
+	int e = -1, nx = 0, routine = plan_routine(c->f->m, s->name), given = routine >= 0;
 	Node *x[64];
 
 	for (size_t k = 0; k < sizeof entries / sizeof *entries; k++)

@@ -583,6 +583,22 @@ part_out(Job *job, PartKind kind, const char *path)
 	return X_BUG;
 }
 
+/* The user's functions, of all variants alike. An archive or object takes no shared objects. */
+static int
+functions(Link *l)
+{
+	bool whole = l->jobs->kind == EMIT_EXE || l->jobs->kind == EMIT_SO;
+	Vec paths = {0};
+	int i, r = functions_files(&l->work, l->jobs, l->cc, &paths);
+
+	for (i = 0; i < paths.n; i++)
+		if (whole || !function_shared(paths.at[i]))
+			vec_push(l->m, &l->objects, paths.at[i]);
+		else
+			diag_note(l->d, "who links the result must link %s as well", (const char *)paths.at[i]);
+	return r;
+}
+
 static int
 build(Link *l, const char *path)
 {
@@ -592,6 +608,8 @@ build(Link *l, const char *path)
 	if (!find_tools(l))
 		return X_UNSUPPORTED;
 	r = write_parts(l);
+	if (!r)
+		r = functions(l);
 	if (!r)
 		r = weights(l);
 	if (!r && (kind == EMIT_SO || kind == EMIT_A))

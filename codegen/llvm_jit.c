@@ -1,15 +1,18 @@
 /* Compilation in memory: the objects of a job, linked into this process by ORC. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <llvm-c/Error.h>
 #include <llvm-c/LLJIT.h>
 #include "llvm.h"
+#include "tool.h"
 #include "runtime/abi.h"
 
 struct Jit {
 	LLVMOrcLLJITRef jit;
 	const TccModel *model;
 	void *weights;         /* the blob, 64-byte aligned */
+	void *functions;       /* the user's, as a shared object; NULL: none */
 };
 
 void
@@ -24,6 +27,8 @@ jit_free(Jit *j)
 		if (e)
 			LLVMConsumeError(e);
 	}
+	if (j->functions)
+		dlclose(j->functions);
 	free(j->weights);
 	free(j);
 }
@@ -72,6 +77,63 @@ define(LLVMOrcLLJITRef jit, const char *name, void *p)
 	return LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcAbsoluteSymbols(&pair, 1));
 }
 
+/* The user's functions as one shared object, opened; exit code, after a message. */
+static int
+open_functions(Jit *j, Job *job, const Work *w)
+{
+	Command c = {.what = "the operators' functions"};
+	const char *path = work_path(w, "functions.so");
+	Vec files = {0};
+	int i, r = functions_files(w, job, tool_cc(), &files);
+
+	command_add_words(&c, job->m, tool_cc());
+	command_add(&c, "-shared");
+	command_add(&c, "-Wl,--no-as-needed");   /* of shared objects nothing is referred to */
+	command_add(&c, "-o");
+	command_add(&c, path);
+	for (i = 0; i < files.n && i < 60; i++)
+		command_add(&c, files.at[i]);
+	command_add(&c, "-lm");
+	if (!r)
+		r = commands_run(w, &c, 1, 1);
+	commands_free(&c, 1);
+	if (!r && !(j->functions = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
+		diag_error(job->m->diag, X_TOOL, NULL, "cannot open the operators' functions: %s", dlerror());
+		r = X_TOOL;
+	}
+	return r;
+}
+
+/* false after a message */
+static bool
+define_functions(Jit *j, Job *job)
+{
+	int i, n, r;
+	const Function *const *list = plan_functions(job->m, &n);
+	LLVMErrorRef e;
+	Work w;
+	void *at;
+
+	if (!list || !n)
+		return list != NULL;
+	r = work_open(&w, job->m);
+	if (!r)
+		r = open_functions(j, job, &w);
+	work_close(&w);
+	for (i = 0; i < n && !r; i++) {
+		at = dlsym(j->functions, list[i]->symbol);
+		e = at ? define(j->jit, list[i]->symbol, at) : NULL;
+		if (e)
+			LLVMConsumeError(e);
+		if (!at || e) {
+			diag_error(job->m->diag, X_INVALID, NULL, "%s has no function %s", list[i]->file,
+				list[i]->symbol);
+			r = X_INVALID;
+		}
+	}
+	return !r;
+}
+
 Jit *
 jit_load(Job *job)
 {
@@ -117,6 +179,10 @@ jit_load(Job *job)
 		e = define(j->jit, arena_printf(job->m->arena, "%s_weights", prefix), j->weights);
 		if (e)
 			return failed(j, job, "cannot place the weights", e);
+	}
+	if (!define_functions(j, job)) {
+		jit_free(j);
+		return NULL;
 	}
 	e = LLVMOrcLLJITLookup(j->jit, &at, arena_printf(job->m->arena, "%s_tcc_model", prefix));
 	if (e)

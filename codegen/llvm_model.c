@@ -159,6 +159,26 @@ weights(Chunk *c, const Meta *meta)
 	return g;
 }
 
+/* The user's functions, from objects that are linked beside; null without any. */
+static Val
+functions(Chunk *c, int *n)
+{
+	const Function *const *list = plan_functions(c->job->m, n);
+	Ty p = LLVMPointerTypeInContext(c->cx, 0), t;
+	Val v[256];
+	int i;
+
+	if (!list || !*n)
+		return *n = 0, null(c);
+	t = LLVMFunctionType(LLVMInt32TypeInContext(c->cx), &p, 1, false);
+	for (i = 0; i < *n; i++) {
+		v[i] = LLVMGetNamedFunction(c->mod, list[i]->symbol);
+		if (!v[i])
+			v[i] = LLVMAddFunction(c->mod, list[i]->symbol, t);
+	}
+	return global(c, "functions", LLVMConstArray2(p, v, (uint64_t)*n), 8);
+}
+
 void
 emit_model(Chunk *c, char *const *names, int image_kind, const char *plan)
 {
@@ -168,7 +188,8 @@ emit_model(Chunk *c, char *const *names, int image_kind, const char *plan)
 	Ty pt = LLVMFunctionType(LLVMInt32TypeInContext(c->cx), &p, 1, false), t;
 	const Machine *cpu = image_kind && job->host ? job->host : job->machine;
 	uint64_t nimages;
-	Val f[13], im = images(c, &nimages), model;
+	int nfunctions;
+	Val f[15], im = images(c, &nimages), model;
 	bool embed = meta->nweights && !job->weights_file;
 
 	f[0] = i32(c, TCC_ABI_VERSION);
@@ -185,9 +206,11 @@ emit_model(Chunk *c, char *const *names, int image_kind, const char *plan)
 	f[11] = i64(c, nimages);
 	f[12] = job->variant + 1 < job->nvariants
 		? external(c, LLVMInt8TypeInContext(c->cx), symbol(c, job->variant + 1, "tcc_model"), false) : null(c);
-	t = LLVMTypeOf(LLVMConstStructInContext(c->cx, f, 13, false));
+	f[13] = functions(c, &nfunctions);
+	f[14] = i64(c, (uint64_t)nfunctions);
+	t = LLVMTypeOf(LLVMConstStructInContext(c->cx, f, 15, false));
 	model = LLVMAddGlobal(c->mod, t, symbol(c, job->variant, "tcc_model"));
-	LLVMSetInitializer(model, LLVMConstStructInContext(c->cx, f, 13, false));
+	LLVMSetInitializer(model, LLVMConstStructInContext(c->cx, f, 15, false));
 	LLVMSetGlobalConstant(model, true);
 	LLVMSetAlignment(model, 8);
 	if (job->variant) {

@@ -73,7 +73,7 @@ call_(Fn *f, Node *s)
 	Ty ptr = LLVMPointerTypeInContext(f->cx, 0), types[8], t;
 	Val args[8], fn, k, r;
 	size_t e;
-	int i, routine = plan_routine(s->name), given = routine >= 0;
+	int i, routine = plan_routine(f->m, s->name), given = routine >= 0;
 
 	for (e = 0; e < TCC_NAPI && strcmp(entries[e].name, given ? "host" : s->name) != 0; e++)
 		;

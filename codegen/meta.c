@@ -544,9 +544,53 @@ meta_write_weights_file(const Meta *t, const char *path, Diag *d)
 
 /* ---- routines ----------------------------------------------------------------------------------- */
 
-int
-plan_routine(const char *call)
+/* The names of the user's functions that the plan calls, each once, in order: symbols in list, which
+ * has room for n; how many there are. */
+static int
+called_functions(const Module *m, const char **list, int room)
 {
+	Node **calls = NULL;
+	int i, k, n, count = 0;
+
+	if (m->plan)
+		calls = topo_statements(m->plan, &n);
+	for (i = 0; calls && i < n; i++) {
+		if (calls[i]->code != O_CALL || strncmp(calls[i]->name, "host.c.", 7) != 0)
+			continue;
+		for (k = 0; k < count && strcmp(list[k], calls[i]->name + 7) != 0; k++)
+			;
+		if (k == count && count < room)
+			list[count++] = calls[i]->name + 7;
+	}
+	free(calls);
+	return count;
+}
+
+enum { MAX_FUNCTIONS = 256 };
+
+const Function *const *
+plan_functions(Module *m, int *n)
+{
+	const char *names[MAX_FUNCTIONS];
+	const Function **list;
+	int i;
+
+	*n = called_functions(m, names, MAX_FUNCTIONS);
+	list = NEWN(m, const Function *, *n + 1);
+	for (i = 0; i < *n; i++)
+		if (!(list[i] = library_function(m, names[i]))) {
+			diag_error(m->diag, X_INVALID, NULL, "the function %s is not declared", names[i]);
+			return NULL;
+		}
+	return list;
+}
+
+int
+plan_routine(const Module *m, const char *call)
+{
+	const char *functions[MAX_FUNCTIONS];
+	int count;
+
 	static const char *const names[] = {
 #define NAME(name, lib, args) #name,
 		TCC_HOST(NAME)
@@ -556,6 +600,12 @@ plan_routine(const char *call)
 
 	if (strncmp(call, "host.", 5) != 0)
 		return -1;
+	if (strncmp(call, "host.c.", 7) == 0) {
+		count = called_functions(m, functions, MAX_FUNCTIONS);
+		for (i = 0; i < count && strcmp(functions[i], call + 7) != 0; i++)
+			;
+		return i < count ? TCC_NHOST + i : -1;
+	}
 	for (i = 0; i < TCC_NHOST && strcmp(names[i], call + 5) != 0; i++)
 		;
 	return i < TCC_NHOST ? i : -1;
@@ -576,8 +626,8 @@ plan_needs(const Module *m, int lib)
 	if (m->plan)
 		list = topo_statements(m->plan, &n);
 	for (i = 0; i < n && !yes; i++)
-		if (list[i]->code == O_CALL && (k = plan_routine(list[i]->name)) >= 0)
-			yes = lib < 0 || libs[k] == lib;
+		if (list[i]->code == O_CALL && (k = plan_routine(m, list[i]->name)) >= 0)
+			yes = lib < 0 || (k < TCC_NHOST && libs[k] == lib);
 	free(list);
 	return yes;
 }

@@ -96,6 +96,39 @@ static void put_runtime(Folder *f)
 	}
 }
 
+/* The user's functions: sources and objects are copied, shared objects linked where they lie. */
+static void put_functions(Folder *f, FILE *libs)
+{
+	int n;
+	const Function *const *list = plan_functions(f->job->m, &n);
+
+	for (int i = 0; list && i < n; i++) {
+		const char *path = list[i]->file, *dot = strrchr(path, '.');
+		bool seen = false;
+		for (int k = 0; k < i; k++)
+			seen |= !strcmp(list[k]->file, path);
+		if (seen)
+			continue;
+		if (function_shared(path)) {
+			fprintf(libs, " %s", path);
+			continue;
+		}
+		size_t size;
+		char *text = file_read(path, &size);
+		const char *name = arena_printf(f->job->m->arena, "function_%d%s", i, dot ? dot : ".o");
+		if (text)
+			put_file(f, name, text, size);
+		else
+			f->code = X_TOOL;
+		free(text);
+		put_object(f->objects, name);
+		put_object(f->sim, name);
+	}
+	for (const struct tcc_embed *e = tcc_embed; n && e->name; e++)
+		if (!strcmp(e->name, "runtime/abi.h"))
+			put_file(f, "tcc-ml/abi.h", e->data, e->size);
+}
+
 static void put_parts(Folder *f)
 {
 	for (int k = 0; k < f->job->nparts; k++) {
@@ -200,7 +233,7 @@ static const char *program_name(const Job *job)
 	return name;
 }
 
-static void put_makefile(Folder *f, const char *objects, const char *sim)
+static void put_makefile(Folder *f, const char *objects, const char *sim, const char *libs)
 {
 	const Machine *t = f->job->machine;
 	const char *name = program_name(f->job), *arch = t->arch;
@@ -216,7 +249,7 @@ static void put_makefile(Folder *f, const char *objects, const char *sim)
 		if (plan_needs(f->job->m, h->lib))
 			for (const char *s = h->library; *s; s += strcspn(s, " ") + (s[strcspn(s, " ")] == ' '))
 				fprintf(o, " -l%.*s", (int)strcspn(s, " "), s);
-	fprintf(o, "\nOBJS =%s\n", objects);
+	fprintf(o, "%s\nOBJS =%s\n", libs, objects);
 	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name, machine_gpu(t) ? " simulated $(SIMOBJS) kernels.*.bin" : "");
 	if (t->kind == M_CUDA)
 		fprintf(o, cuda_rules, arch, arch, arch + 3, arch, arch + 3);
@@ -242,8 +275,8 @@ static void put_weights(Folder *f)
 int src_link(Job *job, int n, const char *path)
 {
 	Folder f = { .job = job, .path = path };
-	char *objects = NULL, *sim = NULL;
-	size_t size, sim_size;
+	char *objects = NULL, *sim = NULL, *libs = NULL;
+	size_t size, sim_size, libs_size;
 
 	if (n != 1) {
 		diag_error(job->m->diag, X_USAGE, NULL, "--emit src takes one target");
@@ -255,15 +288,19 @@ int src_link(Job *job, int n, const char *path)
 	}
 	f.objects = open_memstream(&objects, &size);
 	f.sim = open_memstream(&sim, &sim_size);
-	if (!f.objects || !f.sim)
+	FILE *l = open_memstream(&libs, &libs_size);
+	if (!f.objects || !f.sim || !l)
 		abort();
 	put_parts(&f);
 	put_runtime(&f);
+	put_functions(&f, l);
+	fclose(l);
 	fclose(f.objects);
 	fclose(f.sim);
-	put_makefile(&f, objects, sim);
+	put_makefile(&f, objects, sim, libs);
 	free(objects);
 	free(sim);
+	free(libs);
 	put_weights(&f);
 	return f.code;
 }

@@ -35,6 +35,13 @@ char *file_read(const char *path, size_t *size);
 /* Is the program in PATH? */
 bool tool_found(const char *name);
 
+/* ---- functions.c ------------------------------------------------------------------------------ */
+
+/* The files of the functions that the job's plan calls, each once, in `paths` (const char *): sources
+ * compiled by cc, objects and shared objects where they lie. Exit code, after a message. */
+int functions_files(const Work *, Job *, const char *cc, Vec *paths);
+bool function_shared(const char *path);              /* a shared object? */
+
 /* ---- c.c ------------------------------------------------------------------------------------- */
 
 /* The files of the program as C source, without the runtime: parts of kind PART_TEXT. device: only

@@ -191,7 +191,12 @@ struct Op {
 	const char *doc;       /* a line */
 	OpCode code;           /* core and scalar rows */
 	Sig *parsed;           /* of a user's operator; rows' are found by op_sig */
+	const struct Function *function;   /* HOST, of a user's operator: what computes it */
 };
+
+/* A user's C function (runtime/abi.h, TccFunction), and the source (.c), object (.o) or shared object
+ * (.so) that has it. */
+typedef struct Function { const char *symbol, *file; } Function;
 
 /* Attribute of a graph node; lists are interned, sorted by name, defaults filled in. */
 typedef enum AttrKind { A_INT, A_FLOAT, A_STR, A_INTS, A_FLOATS, A_STRS, A_TENSOR, A_REGION,
@@ -530,16 +535,19 @@ Node *search_expanded(Module *, Node *x, int axis, Node *beams);   /* each row s
  * always) is `when`, and are dropped if they cannot be checked when a run begins. */
 void region_requires(Module *, int from, Node *cond, bool when);
 
+typedef enum Level { LEVEL_GRAPH, LEVEL_TENSOR, LEVEL_LOOP } Level;
+
 /* library.c: a user's operators. */
 bool library_parse(Module *, const char *text);          /* adds those it declares; false after errors */
-void library_print(const Module *, FILE *);
+void library_print(const Module *, Level, FILE *);       /* beyond graph level only functions */
+/* The user's function of that name; NULL if none is declared. */
+const Function *library_function(const Module *, const char *symbol);
 
 /* body.c: the definitions' language. */
 Node *body_expand(Build *);                              /* of an ELEM or COMP row with text */
 
 /* ---- print.c, parse.c, verify.c, eval.c ------------------------------------------------------ */
 
-typedef enum Level { LEVEL_GRAPH, LEVEL_TENSOR, LEVEL_LOOP } Level;
 void module_print(Module *, Level, FILE *);
 char *expr_print(Module *, Node *scalar);                /* infix, in the arena */
 /* NULL after errors */

@@ -686,8 +686,7 @@ static void print_tensors(P *p)
 			pr_collect(p, &w, ((Require *)p->m->requires.at[i])->cond);
 	pr_place(p, &w);
 	pr_order(p, &w);
-	if (p->level == LEVEL_GRAPH)
-		library_print(p->m, p->f);
+	library_print(p->m, p->level, p->f);
 	pr_take_symbols(p, &w);
 	pr_symbols(p, &w);
 	pr_ledger(p);

@@ -429,6 +429,7 @@ void pr_loops(P *p)
 	pr_order(p, &w);
 	pr_take_symbols(p, &w);
 	pr_symbols(p, &w);
+	library_print(p->m, p->level, p->f);
 	pr_ledger(p);
 	for (int i = 0; i < w.list.n; i++)
 		if (pr_is_line(p, w.list.at[i]))

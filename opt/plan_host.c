@@ -7,7 +7,7 @@
 #include <string.h>
 #include "plan.h"
 
-enum { MAX_ARGS = 96 };         /* of a routine */
+enum { MAX_ARGS = 256 };         /* of a routine */
 
 static void
 call_routine(Planner *p, Region *out, const char *name, int n, Node *const *v)
@@ -92,15 +92,15 @@ tensor_argument(Planner *p, Region *out, char kind, Node *t, Node **v)
 /*
  * One or more arguments of a routine, from the pattern at *c, which moves past it: d the result's
  * buffer, v the same as a view that the routine sets, 0..9 an operand's, nKD the size of operand
- * K's dimension D (1 past its rank), N the result's number of elements, NK operand K's, RK operand
- * K's rank and sizes, =K the integer that operand K holds, SK 0 if operand K has one element, else
+ * K's dimension D (1 past its rank), N the result's number of elements, NK operand K's, R and RK the
+ * same of rank and sizes, =K the integer that operand K holds, SK 0 if operand K has one element, else
  * 1, #V the integer V. 0: the pattern, which may come from a text, is none of these.
  */
 static int
 host_argument(Planner *p, Region *out, Node *n, int id, const char **c, Node **v)
 {
 	char kind = *(*c)++, *end;
-	bool sized = strchr("nNRS=", kind), own = kind == 'N' && !isdigit((unsigned char)**c);
+	bool sized = strchr("nNRS=", kind), own = strchr("NR", kind) && !isdigit((unsigned char)**c);
 	Node *t = own ? n : named_operand(n, sized ? **c : kind);
 	int d;
 
@@ -151,6 +151,22 @@ host_arguments(Planner *p, Region *out, Node *n, int id, const char *pattern, No
 	return k;
 }
 
+/* For a GPU: what a user's function costs in transfers. */
+static void
+report_transfers(Planner *p, Node *n)
+{
+	Node *there = x_idx(p->m, 0);
+	int i;
+
+	for (i = 0; i < n->nin; i++)
+		if (n->in[i]->code != O_CONST)
+			there = x_add(p->m, there, bytes_of(p, n->in[i]));
+	diag_note(p->m->diag, "%s '%s' runs on the host (%s): %s bytes are copied there and %s back",
+		n->loc && n->loc->type ? n->loc->type : "an operator",
+		n->loc && n->loc->name ? n->loc->name : "?", n->name + 2, expr_print(p->m, there),
+		expr_print(p->m, bytes_of(p, n)));
+}
+
 /* A host node names a routine of the runtime and, in its attribute "args", the routine's
  * arguments. */
 void
@@ -176,6 +192,8 @@ run_host(Planner *p, Region *out, Node *n)
 			allocate_buffer(p, out, id, host_value(p, out, bytes_of(p, n)));
 	} else
 		id = value_buffer(p, n);
+	if (p->s->gpu && strncmp(n->name, "c.", 2) == 0)
+		report_transfers(p, n);
 	k = host_arguments(p, out, n, id, args->s, v);
 	if (k >= 0)
 		call_routine(p, out, n->name, k, v);

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TCC_ABI_VERSION 1
+#define TCC_ABI_VERSION 2
 
 /* Status codes are the exit codes of the programs. */
 enum {
@@ -243,6 +243,37 @@ extern const TccUserApi tcc_user_api;
 typedef struct TccRun TccRun;
 
 /*
+ * A user's operator in C (tcc-ml's --op-library). It is called on the host, for a GPU's model with
+ * copies of the operands, once for each result that the model uses, on one thread of the run that
+ * needs it; the same operands must give the same result. inputs are compact tensors, or TCC_NONE where
+ * an optional one is left out; output is compact and has the declared shape, its memory is to be filled.
+ * Returns 0; anything else ends the run with code 6 and `error`, which may be set to a text that
+ * outlives the call.
+ */
+typedef struct TccFunctionAttr {
+	const char *name;
+	uint32_t kind;                  /* 0 integer, 1 float, 2 string, 3 integers, 4 floats */
+	uint32_t n;                     /* how many; bytes of a string, which a 0 ends */
+	union {
+		const int64_t *i;
+		const double *f;
+		const char *s;
+	} u;
+} TccFunctionAttr;
+
+typedef struct TccCall {
+	uint32_t size;                  /* sizeof(TccCall): later versions append fields */
+	uint32_t result;                /* which is asked for, from 0 */
+	uint32_t ninputs, nattrs;
+	const TccValue *inputs;
+	const TccValue *output;
+	const TccFunctionAttr *attrs;   /* by name; defaults are filled in */
+	const char *error;
+} TccCall;
+
+typedef int TccFunction(TccCall *call);
+
+/*
  * A CPU kernel computes the units [begin, end) of its parallel extent. bufs and syms are the
  * launch's arguments; scratch is the calling thread's own memory of TccKernel.scratch bytes,
  * 64-byte aligned; *err gets 1 + the index of the error node whose index was bad (and clamped).
@@ -290,6 +321,8 @@ struct TccModel {
 	const TccImage *images;
 	uint64_t nimages;
 	const TccModel *next;           /* another variant of the same model, or NULL */
+	TccFunction *const *functions;  /* the user's operators: what host() calls from TCC_NHOST on */
+	uint64_t nfunctions;
 };
 
 /*

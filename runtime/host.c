@@ -525,7 +525,9 @@ static int64_t (*const routines[])(TccContext *, const int64_t *) = {
 
 int64_t tcc_host_call(TccContext *ctx, int64_t fn, const int64_t *args)
 {
-	if (fn < 0 || fn >= TCC_NHOST || !routines[fn])
+	if (fn >= TCC_NHOST)
+		return tcc_function_call(ctx, (uint64_t)fn - TCC_NHOST, args);
+	if (fn < 0 || !routines[fn])
 		return host_fail(ctx, "the model calls a routine that this runtime does not have");
 	int64_t v = routines[fn](ctx, args);
 	return ctx->run.status ? 0 : v;

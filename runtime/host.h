@@ -13,6 +13,9 @@
 TCC_HOST(DECLARE)
 #undef DECLARE
 
+/* host_function.c: the model's function k, a user's operator. */
+int64_t tcc_function_call(TccContext *, uint64_t k, const int64_t *args);
+
 int64_t host_fail(TccContext *ctx, const char *what);   /* sets the run's error; returns 0 */
 /* Puts a result made on the host into the buffer dst. from NULL: nothing. */
 int64_t host_deliver(TccContext *ctx, int64_t dst, const void *from, uint64_t bytes);

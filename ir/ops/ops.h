@@ -15,12 +15,12 @@ extern const Op ops_elementwise[], ops_shape[], ops_move[], ops_index[], ops_ord
 	ops_gradient[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
-#define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL}
-#define COMP(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_COMP, sig, body, NULL, doc, O_GRAPH, NULL}
-#define BUILD(name, onnx, since, sig, fn, doc)   {name, onnx, since, ROW_INDEX, sig, NULL, fn, doc, O_GRAPH, NULL}
-#define STRUCT(name, onnx, since, sig, fn, doc)  {name, onnx, since, ROW_STRUCT, sig, NULL, fn, doc, O_GRAPH, NULL}
+#define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL, NULL}
+#define COMP(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_COMP, sig, body, NULL, doc, O_GRAPH, NULL, NULL}
+#define BUILD(name, onnx, since, sig, fn, doc)   {name, onnx, since, ROW_INDEX, sig, NULL, fn, doc, O_GRAPH, NULL, NULL}
+#define STRUCT(name, onnx, since, sig, fn, doc)  {name, onnx, since, ROW_STRUCT, sig, NULL, fn, doc, O_GRAPH, NULL, NULL}
 /* By routines of the runtime, on the host of every target: what is no array of numbers. */
-#define HOST(name, onnx, since, sig, fn, doc)    {name, onnx, since, ROW_HOST, sig, NULL, fn, doc, O_GRAPH, NULL}
+#define HOST(name, onnx, since, sig, fn, doc)    {name, onnx, since, ROW_HOST, sig, NULL, fn, doc, O_GRAPH, NULL, NULL}
 
 /*
  * The axes an operator works on, from an operand known at run time or an attribute: on[d] is a bool

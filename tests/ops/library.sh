@@ -42,7 +42,7 @@ wrong 3 'unknown operator' "$soft composed { my_domain_Softer(x) }"
 wrong 3 'is no signature' 'operator "a:B" 1 (x: float) {alpha: flot = 1} -> z elementwise { x }'
 wrong 3 'is no signature' 'operator "a:B" 1 (x: float) elementwise { x }'
 wrong 3 'a definition in { }' "$soft elementwise { x"
-wrong 3 'elementwise, composed or tensor' "$soft { x }"
+wrong 3 'elementwise, composed, tensor or function' "$soft { x }"
 wrong 3 'named "domain:Name"' 'operator "B" 1 (x: float) {} -> z elementwise { x }'
 wrong 3 'already' 'operator "ai.onnx:Relu" 1 (x: float) {} -> z elementwise { x }'
 wrong 3 'already' "$soft elementwise { x } $soft elementwise { x }"
