@@ -76,104 +76,127 @@ static void numbers(P *p, const Node *n, const char *before)
 	}
 }
 
-static void statement(P *p, Node *n)
+static void for_loop(P *p, Node *n)
 {
 	int saved = p->naxis;
+	fprintf(p->f, "for %s (", for_names[n->n]);
+	pr_axes(p, n->in, 1, ")");
+	braces(p, n->regions[0]);
+	p->naxis = saved;
+}
+
+static void word(P *p, const char *text, Node *e)
+{
+	fputs(text, p->f);
+	pr_full_expr(p, e);
+}
+
+static void when(P *p, Node *n)
+{
+	word(p, "when ", n->in[0]);
+	braces(p, n->regions[0]);
+	if (n->nregions > 1) {
+		fputs(" else", p->f);
+		braces(p, n->regions[1]);
+	}
+}
+
+static void store(P *p, Node *n)
+{
+	fputs("store ", p->f);
+	element(p, n->in[0], n->in + 1);
+	word(p, " = ", n->in[n->nin - 1]);
+}
+
+static void let(P *p, Node *n)
+{
+	fprintf(p->f, "let %%%d = ", p->nvalue);
+	pr_full_expr(p, n->in[0]);
+	map_put(&p->name, n, arena_printf(p->m->arena, "%%%d", p->nvalue++));
+}
+
+static void call_host(P *p, Node *n)
+{
+	numbered(p, n, "");
+	fputs("call ", p->f);
+	if (pr_identifier(n->name))
+		fputs(n->name, p->f);
+	else
+		pr_quoted(p->f, n->name, '"');
+	fputc('(', p->f);
+	for (int i = 0; i < n->nin; i++) {
+		if (i)
+			fputs(", ", p->f);
+		if (n->in[i]->type->kind == T_SCALAR)
+			pr_full_expr(p, n->in[i]);
+		else
+			pr_value(p, n->in[i]);
+	}
+	fputc(')', p->f);
+}
+
+static void prefetch(P *p, Node *n)
+{
+	fputs("prefetch ", p->f);
+	pr_value(p, n->in[0]);
+	word(p, "[", n->in[1]);
+	fputc(']', p->f);
+}
+
+static void mma(P *p, Node *n)
+{
+	fprintf(p->f, "mma %s ", n->name);
+	for (int i = 0; i < 3; i++)
+		place(p, n, i, i ? ", " : "");
+	numbers(p, n, " by ");
+}
+
+static void synch(P *p, Node *n)
+{
+	bool has = l_spot(n, 0).buffer;
+	fprintf(p->f, "sync %s", n->name);
+	if (has)
+		place(p, n, 0, " ");
+	numbers(p, n, has ? ", " : " ");
+}
+
+static void move(P *p, Node *n)
+{
+	fprintf(p->f, "move %s %lld ", n->name, (long long)n->n);
+	place(p, n, 0, "");
+	place(p, n, 1, " = ");
+	if (l_spot(n, 2).buffer)
+		place(p, n, 2, " on ");
+	if (l_move_cond(n))
+		word(p, " if ", l_move_cond(n));
+}
+
+static void statement(P *p, Node *n)
+{
 	pr_nl(p);
 	switch (n->code) {
-	case O_FOR:
-		fprintf(p->f, "for %s (", for_names[n->n]);
-		pr_axes(p, n->in, 1, ")");
-		braces(p, n->regions[0]);
-		p->naxis = saved;
-		break;
-	case O_WHEN:
-		fputs("when ", p->f);
-		pr_full_expr(p, n->in[0]);
-		braces(p, n->regions[0]);
-		if (n->nregions > 1) {
-			fputs(" else", p->f);
-			braces(p, n->regions[1]);
-		}
-		break;
+	case O_FOR: for_loop(p, n); break;
+	case O_WHEN: when(p, n); break;
 	case O_WHILE:
 		fputs("while", p->f);
 		braces(p, n->regions[0]);
 		break;
-	case O_BREAK:
-		fputs("break ", p->f);
-		pr_full_expr(p, n->in[0]);
-		break;
-	case O_STORE:
-		fputs("store ", p->f);
-		element(p, n->in[0], n->in + 1);
-		fputs(" = ", p->f);
-		pr_full_expr(p, n->in[n->nin - 1]);
-		break;
-	case O_LET: {
-		Node *e = n->in[0];
-		fprintf(p->f, "let %%%d = ", p->nvalue);
-		pr_full_expr(p, e);
-		map_put(&p->name, n, arena_printf(p->m->arena, "%%%d", p->nvalue++));
-		break;
-	}
-	case O_CALL:
-		numbered(p, n, "");
-		fputs("call ", p->f);
-		if (pr_identifier(n->name))
-			fputs(n->name, p->f);
-		else
-			pr_quoted(p->f, n->name, '"');
-		fputc('(', p->f);
-		for (int i = 0; i < n->nin; i++) {
-			if (i)
-				fputs(", ", p->f);
-			if (n->in[i]->type->kind == T_SCALAR)
-				pr_full_expr(p, n->in[i]);
-			else
-				pr_value(p, n->in[i]);
-		}
-		fputc(')', p->f);
-		break;
+	case O_BREAK: word(p, "break ", n->in[0]); break;
+	case O_STORE: store(p, n); break;
+	case O_LET: let(p, n); break;
+	case O_CALL: call_host(p, n); break;
 	case O_ALLOC:
 		fputs("alloc ", p->f);
 		buffer(p, n->in[0]);
 		break;
 	case O_BARRIER: fputs("barrier", p->f); break;
-	case O_PREFETCH:
-		fputs("prefetch ", p->f);
-		pr_value(p, n->in[0]);
-		fputc('[', p->f);
-		pr_full_expr(p, n->in[1]);
-		fputc(']', p->f);
-		break;
+	case O_PREFETCH: prefetch(p, n); break;
 	case O_COMMIT: fputs("commit", p->f); break;
 	case O_WAIT: fprintf(p->f, "wait %lld", (long long)n->n); break;
-	case O_MMA:
-		fprintf(p->f, "mma %s ", n->name);
-		for (int i = 0; i < 3; i++)
-			place(p, n, i, i ? ", " : "");
-		numbers(p, n, " by ");
-		break;
-	case O_SYNCH:
-		fprintf(p->f, "sync %s", n->name);
-		if (l_spot(n, 0).buffer)
-			place(p, n, 0, " ");
-		numbers(p, n, l_spot(n, 0).buffer ? ", " : " ");
-		break;
-	case O_MOVE:
-		fprintf(p->f, "move %s %lld ", n->name, (long long)n->n);
-		place(p, n, 0, "");
-		place(p, n, 1, " = ");
-		if (l_spot(n, 2).buffer)
-			place(p, n, 2, " on ");
-		if (l_move_cond(n)) {
-			fputs(" if ", p->f);
-			pr_full_expr(p, l_move_cond(n));
-		}
-		break;
-	default:
-		fprintf(p->f, "// %s?", n->op->name);
+	case O_MMA: mma(p, n); break;
+	case O_SYNCH: synch(p, n); break;
+	case O_MOVE: move(p, n); break;
+	default: fprintf(p->f, "// %s?", n->op->name);
 	}
 	pr_loc(p, n->loc);
 }

@@ -10,8 +10,8 @@ func main(%x: string[3] = "x") {
 }
 IR
 }
-many=$(printf '#1 %.0s' $(seq 200))
-for bad in 'd 9' 'd q' 'd n0' 'd #' 'd R' "d $many"; do
+many=$(printf '#1 %.0s' $(seq 300))
+for bad in 'd 9' 'd q' 'd n0' 'd #' 'd R9' "d $many"; do
 	text "$bad"
 	expect 3 'has no argument' "$tcc" compile "$t/m.ir" --emit ir -o "$t/o.ir"
 done
