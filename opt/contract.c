@@ -175,6 +175,24 @@ is_carried(const Sched *s, const Node *t)
 	return t->code == O_PARAM;
 }
 
+/* The extent where each symbol has its least value above 0. */
+static int64_t
+least_extent(Module *m, Node *extent)
+{
+	Map least = {0};
+	Node **list;
+	int i, n;
+
+	list = topo_scalar(extent, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_SYM)
+			map_put(&least, list[i], x_idx(m, list[i]->lo > 1 ? list[i]->lo : 1));
+	free(list);
+	extent = subst(m, extent, &least, false);
+	map_free(&least);
+	return const_or(extent, 1);
+}
+
 /* Do weights meet at most MAX_ROWS rows, as far as is known, once a run, and hold the caches too
  * little to be there in the next? Memory then gives the time: one tile takes all rows in one pass
  * over them. */
@@ -192,7 +210,7 @@ streams(Sched *s, const Node *t, const Contraction *c)
 		bytes = sat_mul(bytes, dims[k]);
 	for (k = 0; k + 1 < t->nin; k++)
 		if (contains(c->ea, t->in[k]) && !contains(c->eb, t->in[k]))
-			rows = sat_mul(rows, const_or(t->in[k]->in[0], 1));
+			rows = sat_mul(rows, least_extent(s->m, t->in[k]->in[0]));
 	return rows <= MAX_ROWS && (bytes > s->mach->l2
 		|| (bytes > s->mach->l2 / 4 && all_constants(s) > 8 * s->mach->l2));
 }
