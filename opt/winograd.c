@@ -588,8 +588,10 @@ rewritten(Sched *s, const Layer *l)
 	if (!taps_of(l, &r))
 		return NULL;
 	for (a = 4; a <= MAX_POINTS; a += 2) {   /* the fastest first */
+		if (a <= r)                      /* fewer than two results */
+			continue;
 		f = toom(a, (int)r);
-		if (f.m < 2 || (time = layer_time(s, l, &f)) >= 0.9 * layer_time(s, l, NULL))
+		if ((time = layer_time(s, l, &f)) >= 0.9 * layer_time(s, l, NULL))
 			continue;
 		if (n && time < best)
 			take[1] = take[0];
