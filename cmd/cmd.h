@@ -79,6 +79,7 @@ void help_all(FILE *), help_command(const Cmd *, FILE *), help_man(FILE *), help
 /* Runs the command in a process of its own, within the limits of the options: a crash of ours ends
  * with a message and X_BUG, intermediate files go whatever happens. The exit code. */
 int supervise(const Options *);
+double now(void);                      /* seconds of a steady clock */
 /* What is being done, for messages about a limit or a crash. */
 void phase(const Options *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A folder that is removed when the command ends, however it does. False with errno. */

@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include "cmd.h"
 
@@ -101,13 +100,10 @@ scratch_folder(const Options *o, char *path, size_t size)
 
 /* ---- limits -------------------------------------------------------------------------------- */
 
-static double
+double
 now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return (double)tcc_now() * 1e-9;
 }
 
 /* Bytes of memory that the process has; 0 if that is not known. */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "cmd.h"
 #include "ir/machine.h"
 
@@ -35,15 +34,6 @@ typedef struct Tune {
 	int nin;
 	int code;
 } Tune;
-
-static double
-now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* ---- compiling ----------------------------------------------------------------------------- */
 
@@ -125,14 +115,14 @@ drop_variant(Variant *v)
 
 /* The most candidates that a decision of a kernel has. */
 static int
-most_candidates(const Module *m)
+most_candidates(Module *m)
 {
 	const Kernel *k;
 	int i, n, most = 0;
 
 	for (i = 0; i < m->kernels.n; i++) {
 		k = m->kernels.at[i];
-		n = k->decision ? decision((Module *)m, k->decision)->n : 0;
+		n = k->decision ? decision(m, k->decision)->n : 0;
 		most = n > most ? n : most;
 	}
 	return most;

@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 #include "cmd.h"
 
@@ -420,15 +419,6 @@ whole_case(const char *path, const Options *o, Verdict *v)
 /* ---- processes ----------------------------------------------------------------------------- */
 
 typedef struct Slot { pid_t pid; int index; double since; bool killed; } Slot;
-
-static double
-now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void
 start(Slot *s, int index, const Options *o, Verdict *v)

@@ -40,19 +40,11 @@ strip(Node *e)
 
 /* The one reduction of the body, of that kind and over one axis; NULL if there is another loop. */
 static Node *
-only_reduction(Node *body, Comb comb)
+axis_reduction(Node *body, Comb comb)
 {
-	Node **list, *red = NULL;
-	int i, n, loops = 0;
+	Node *red = only_reduction(body);
 
-	list = topo_scalar(body, &n);
-	for (i = 0; i < n; i++)
-		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER) {
-			red = list[i];
-			loops++;
-		}
-	free(list);
-	return loops == 1 && red->code == O_REDUCE && red->n == comb && red->nin == 2 ? red : NULL;
+	return red && red->n == comb && red->nin == 2 ? red : NULL;
 }
 
 /* t's element at idx. */
@@ -160,7 +152,7 @@ static Node *
 reduced(Search *q, Node *read, Comb comb)
 {
 	Module *m = q->s->m;
-	Node *e = strip(instance(m, read->in[0], read->in + 1)), *red = only_reduction(e, comb);
+	Node *e = strip(instance(m, read->in[0], read->in + 1)), *red = axis_reduction(e, comb);
 
 	return red && red == e ? strip(expand(q, subst1(m, red->in[1], red->in[0], q->a->key))) : NULL;
 }
@@ -390,7 +382,7 @@ attention_of(Sched *s, Node *out, Attention *a)
 	bool ok = false;
 
 	if (s->m->strict || out->code != O_TENSOR
-	 || !(red = only_reduction(out->in[out->nin - 1], COMB_SUM))
+	 || !(red = axis_reduction(out->in[out->nin - 1], COMB_SUM))
 	 || (red->type->dtype != DT_F32 && red->type->dtype != DT_F64))
 		return false;
 	mul = red->in[1];

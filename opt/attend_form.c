@@ -110,6 +110,17 @@ flash_of_score(Flash *f, Node *e)
 	return subst(f->m, e, &f->score, false);
 }
 
+Node *
+flash_factor(Flash *f, Node *e, Node *deep)
+{
+	Map map = {0};
+
+	digits(f->m, &map, f->a.qk.nred, f->a.qk.red, deep);
+	e = flash_of_score(f, subst(f->m, e, &map, false));
+	map_free(&map);
+	return e;
+}
+
 /* A score from the sum of products, over the rows' and keys' axes of the result. */
 static Node *
 score_of(Flash *f, Node *sum)

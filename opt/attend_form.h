@@ -32,6 +32,8 @@ Node *flash_clamp(Module *, Node *i, Node *extent);
 Node *flash_at(Flash *, Node *e, Node *row, Node *key, Node *column);
 /* e, over the score's own axes, as over the result's and the key's. */
 Node *flash_of_score(Flash *, Node *e);
+/* A factor of the scores likewise, with `deep` in place of the axes that they sum over. */
+Node *flash_factor(Flash *, Node *e, Node *deep);
 /*
  * What the softmax is of, from a sum of products, at a row and a key of which both may be past
  * the end: such keys have -inf. Stores scores that others read.

@@ -187,18 +187,6 @@ bring(Simt *f, Region *r, const Bring *b)
 		l_for(m, in, F_VECTOR, v, rv);
 }
 
-/* A factor of the scores, over the result's axes, with one summed axis in place of its own. */
-static Node *
-flatten(Simt *f, Node *e, Node *deep)
-{
-	Map map = {0};
-
-	digits(f->o.m, &map, f->o.a.qk.nred, f->o.a.qk.red, deep);
-	e = flash_of_score(&f->o, subst(f->o.m, e, &map, false));
-	map_free(&map);
-	return e;
-}
-
 static void
 bring_queries(Simt *f, Region *r, Node *d0, Node *t0)
 {
@@ -207,8 +195,8 @@ bring_queries(Simt *f, Region *r, Node *d0, Node *t0)
 		.depth = DEPTH,
 		.d0 = d0, .o0 = f->q0, .tile = f->queries, .t0 = t0, .width = ROWS};
 
-	b.e = flash_at(&f->o, flatten(f, f->o.a.qk.ea, b.deep), b.own, NULL, NULL);
-	b.read = flash_at(&f->o, flatten(f, f->o.a.qk.a, b.deep), b.own, NULL, NULL);
+	b.e = flash_at(&f->o, flash_factor(&f->o, f->o.a.qk.ea, b.deep), b.own, NULL, NULL);
+	b.read = flash_at(&f->o, flash_factor(&f->o, f->o.a.qk.a, b.deep), b.own, NULL, NULL);
 	bring(f, r, &b);
 }
 
@@ -222,9 +210,9 @@ bring_keys(Simt *f, Region *r, Node *d0)
 		.d0 = d0,
 		.o0 = f->k0, .tile = f->keys, .t0 = x_idx(m, 0), .width = f->cut.keys * STEP};
 
-	b.e = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.eb, n, f->o.a.at), b.deep), NULL, NULL,
+	b.e = flash_at(&f->o, flash_factor(&f->o, subst1(m, f->o.a.qk.eb, n, f->o.a.at), b.deep), NULL, NULL,
 		NULL);
-	b.read = flash_at(&f->o, flatten(f, subst1(m, f->o.a.qk.b, n, f->o.a.at), b.deep), NULL, NULL,
+	b.read = flash_at(&f->o, flash_factor(&f->o, subst1(m, f->o.a.qk.b, n, f->o.a.at), b.deep), NULL, NULL,
 		NULL);
 	bring(f, r, &b);
 }

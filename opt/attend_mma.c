@@ -884,18 +884,6 @@ open_part(Mm *q, Part *p, Side *s, Node *e, Node *own, Node **red, int depth)
 	return s->read && part_plain(&q->t, p, e);
 }
 
-/* A factor of the scores with one axis for the depth. */
-static Node *
-flat_depth(Mm *q, Node *e, Node *deep)
-{
-	Map map = {0};
-
-	digits(q->o.m, &map, q->o.a.qk.nred, q->o.a.qk.red, deep);
-	e = flash_of_score(&q->o, subst(q->o.m, e, &map, false));
-	map_free(&map);
-	return e;
-}
-
 static bool
 open_parts(Mm *q, Node **deep)
 {
@@ -903,10 +891,10 @@ open_parts(Mm *q, Node **deep)
 	Attention *a = &q->o.a;
 	Node *own = x_axis(m, q->o.extent), *e;
 
-	e = flash_at(&q->o, flat_depth(q, a->qk.ea, *deep), own, NULL, NULL);
+	e = flash_at(&q->o, flash_factor(&q->o, a->qk.ea, *deep), own, NULL, NULL);
 	if (!open_part(q, &q->q, &q->sq, e, own, deep, q->depth))
 		return false;
-	e = flat_depth(q, subst1(m, a->qk.eb, a->score->in[a->nouter], a->at), *deep);
+	e = flash_factor(&q->o, subst1(m, a->qk.eb, a->score->in[a->nouter], a->at), *deep);
 	if (!open_part(q, &q->k, &q->sk, flash_at(&q->o, e, NULL, NULL, NULL), a->key, deep, q->depth))
 		return false;
 	e = flash_at(&q->o, a->pv.eb, NULL, NULL, NULL);

@@ -28,18 +28,13 @@ typedef struct Scan {
 	Node *col;
 } Scan;
 
+/* Of the body, if it is its only loop and over one axis. */
 static Node *
-only_reduction(Node *body)
+axis_reduction(Node *body)
 {
-	Node **list, *red = NULL;
-	int i, n, count = 0;
+	Node *red = only_reduction(body);
 
-	list = topo_scalar(body, &n);
-	for (i = 0; i < n; i++)
-		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER)
-			red = list[i], count++;
-	free(list);
-	return count == 1 && red->code == O_REDUCE && red->nin == 2 ? red : NULL;
+	return red && red->nin == 2 ? red : NULL;
 }
 
 /* A power of two that the axis is divided by in e; 0: none. */
@@ -83,7 +78,7 @@ scan_of(Module *m, Node *t, Scan *s)
 	int i, length;
 
 	*s = (Scan){.m = m, .t = t};
-	if (t->code != O_TENSOR || !(red = only_reduction(t->in[t->nin - 1])))
+	if (t->code != O_TENSOR || !(red = axis_reduction(t->in[t->nin - 1])))
 		return false;
 	for (i = 0; i + 1 < t->nin; i++) {
 		axis = t->in[i];
@@ -157,7 +152,7 @@ place_threads(Scan *s)
 		s->segment = axes[i] == s->segment ? n : s->segment;
 	}
 	map_free(&map);
-	s->red = only_reduction(s->body);
+	s->red = axis_reduction(s->body);
 }
 
 /* The element of this thread, unless nothing comes after it. */

@@ -10,6 +10,22 @@ enum { WRITTEN_OUT = 4, MAX_WRITTEN = 48 };   /* steps at once, of bodies of at 
 
 /* ---- sizes and axes -------------------------------------------------------------------------- */
 
+Node *
+only_reduction(Node *body)
+{
+	Node **list, *loop = NULL;
+	int i, n, loops = 0;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER) {
+			loop = list[i];
+			loops++;
+		}
+	free(list);
+	return loops == 1 && loop->code == O_REDUCE ? loop : NULL;
+}
+
 int64_t
 const_or(const Node *e, int64_t other)
 {

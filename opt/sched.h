@@ -118,6 +118,8 @@ void pick_registers(Sched *, Contraction *, const Tiling *);
 Sched sched_open(Module *);                               /* for m->machine */
 void sched_close(Sched *);
 int64_t const_or(const Node *e, int64_t other);          /* its value if it is a constant */
+/* The reduction that is the only loop of a scalar expression; NULL: there is none, or another. */
+Node *only_reduction(Node *body);
 /* adds each axis -> its digit of flat, the last one fastest */
 void digits(Module *, Map *, int n, Node *const *axes, Node *flat);
 Node *axes_product(Module *, int n, Node *const *axes);  /* of their extents */

@@ -26,20 +26,13 @@ typedef struct Window {
 
 /* The only loop of the body, a reduction over constant taps; NULL: it is another. */
 static Node *
-only_reduction(Node *body)
+tap_reduction(Node *body)
 {
-	Node **list, *red = NULL;
+	Node *red = only_reduction(body);
 	int64_t taps = 1;
-	int i, n, loops = 0;
+	int i;
 
-	list = topo_scalar(body, &n);
-	for (i = 0; i < n; i++)
-		if (list[i]->code == O_REDUCE || list[i]->code == O_ITER) {
-			red = list[i];
-			loops++;
-		}
-	free(list);
-	if (loops != 1 || red->code != O_REDUCE)
+	if (!red)
 		return NULL;
 	for (i = 0; i + 1 < red->nin; i++)
 		taps = sat_mul(taps, const_or(red->in[i]->in[0], MAX_TAPS + 1));
@@ -84,7 +77,7 @@ static bool
 window_of(KB *kb, Node *t, Window *c)
 {
 	*c = (Window){.nest = nest_of(kb, t)};
-	if (c->nest.n < 2 || wants_rows(kb, &c->nest) || !(c->red = only_reduction(c->nest.body)))
+	if (c->nest.n < 2 || wants_rows(kb, &c->nest) || !(c->red = tap_reduction(c->nest.body)))
 		return false;
 	c->lanes = c->nest.axis[c->nest.n - 1];
 	c->x = c->nest.axis[c->nest.n - 2];

@@ -15,6 +15,8 @@ import onnx
 from onnx import TensorProto as P
 from onnx import helper as h
 
+from parts import tally
+
 TARGETS = "sm_75", "sm_80", "sm_90", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200"
 rng = np.random.default_rng(0)
 
@@ -132,15 +134,8 @@ def gates(tcc, tmp, every):
 
 def main():
     tcc, tmp = sys.argv[1:3]
-    ok = bad = 0
     every = sys.argv[3:] == ["all"]
-    for part in results(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every):
-        for name, wrong in part:
-            ok, bad = ok + (not wrong), bad + bool(wrong)
-            if wrong:
-                print(f"{name}: {', '.join(wrong)}")
-    print(f"{ok} passed, {bad} failed, 0 skipped")
-    return 1 if bad else 0
+    return tally((results(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every)))
 
 
 sys.exit(main())

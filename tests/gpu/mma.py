@@ -15,6 +15,8 @@ from onnx import TensorProto as P
 from onnx import helper as h
 from onnx import numpy_helper as nh
 
+from parts import tally
+
 WAVEFRONTS, SECTORS = 1.05, 1.1
 TARGETS = ["sm_75", "sm_80", "sm_90", "gfx90a", "gfx942", "gfx1100"]
 rng = np.random.default_rng(0)
@@ -205,14 +207,7 @@ ALL = sys.argv[3:] == ["all"]
 
 def main():
     tcc, tmp = sys.argv[1:3]
-    ok = bad = 0
-    for part in (results, integers, counts, text):
-        for name, faults in part(tcc, tmp):
-            ok, bad = ok + (not faults), bad + bool(faults)
-            if faults:
-                print(f"{name}: {', '.join(faults)}")
-    print(f"{ok} passed, {bad} failed, 0 skipped")
-    return 1 if bad else 0
+    return tally(part(tcc, tmp) for part in (results, integers, counts, text))
 
 
 sys.exit(main())

@@ -19,6 +19,8 @@ from onnx import TensorProto as P
 from onnx import helper as h
 from onnx import numpy_helper as nh
 
+from parts import tally
+
 rng = np.random.default_rng(0)
 
 
@@ -158,14 +160,7 @@ def compiled(tcc, tmp):
 
 def main():
     tcc, tmp = sys.argv[1:3]
-    ok = bad = 0
-    for part in (simulated, plain, compiled):
-        for name, faults in part(tcc, tmp):
-            ok, bad = ok + (not faults), bad + bool(faults)
-            if faults:
-                print(f"{name}: {', '.join(faults)}")
-    print(f"{ok} passed, {bad} failed, 0 skipped")
-    return 1 if bad else 0
+    return tally(part(tcc, tmp) for part in (simulated, plain, compiled))
 
 
 sys.exit(main())

@@ -6,20 +6,6 @@ lib=tests/ops/functions.ops
 write_cases functions tests/ops/functions.py
 rc=0 passed=0 failed=0
 
-# expect CODE TEXT COMMAND...
-expect() {
-	code=$1 text=$2
-	shift 2
-	"$@" >"$out.msg" 2>&1
-	got=$?
-	if [ $got = "$code" ] && { [ -z "$text" ] || grep -q "$text" "$out.msg"; }; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "exit $got, expected $code with '$text': $*"
-		head -n 3 "$out.msg"
-	fi
-}
 m=$out/sorted
 mkdir "$out/b"
 rm -rf "$out.refused" && mv "$out/fails" "$out.refused"

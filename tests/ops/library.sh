@@ -8,20 +8,6 @@ rc=0
 verify_targets "native c sm_80+--simulate" --op-library $lib --rtol 1e-3 --atol 1e-6 || rc=1
 passed=0 failed=0
 
-# expect CODE TEXT COMMAND...
-expect() {
-	code=$1 text=$2
-	shift 2
-	"$@" >"$out.msg" 2>&1
-	got=$?
-	if [ $got = "$code" ] && { [ -z "$text" ] || grep -q "$text" "$out.msg"; }; then
-		passed=$((passed + 1))
-	else
-		failed=$((failed + 1))
-		echo "exit $got, expected $code with '$text': $*"
-		head -n 3 "$out.msg"
-	fi
-}
 expect 6 'out of range' "$tcc" run "$out/wild/model.onnx" --op-library $lib --output-dir "$out/o" \
 	--input x0="$out/wild/b.npy" --input x1="$out/wild/outside.npy"
 expect 4 'unknown operator "Softer"' "$tcc" check "$out/soft/model.onnx"
