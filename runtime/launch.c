@@ -16,27 +16,41 @@ typedef struct CpuJob {
 	void *const *bufs;
 	const int64_t *syms;
 	int64_t extent;
-	int nparts;
+	int pieces;             /* the extent is cut into, as equal as can be */
 	uint8_t *scratch;
 	uint64_t scratch_part;
 	int32_t *err;
 } CpuJob;
 
-static void run_part(void *arg, int part)
+static void run_piece(void *arg, int piece, int thread)
 {
 	const CpuJob *j = arg;
-	int64_t q = j->extent / j->nparts, r = j->extent % j->nparts;
-	int64_t begin = q * part + (part < r ? part : r);
-	j->fn(j->bufs, j->syms, begin, begin + q + (part < r),
-	      j->scratch ? j->scratch + j->scratch_part * part : NULL, j->err);
+	int64_t q = j->extent / j->pieces, r = j->extent % j->pieces;
+	int64_t begin = q * piece + (piece < r ? piece : r), end = begin + q + (piece < r);
+	if (begin < end)
+		j->fn(j->bufs, j->syms, begin, end,
+		      j->scratch ? j->scratch + j->scratch_part * thread : NULL, j->err);
 }
 
-static void run_part_of_user(void *arg, int64_t part)
+static void run_piece_of_user(void *arg, int64_t piece)
 {
-	run_part(arg, (int)part);
+	run_piece(arg, (int)piece, (int)piece);
 }
 
-static int parts_for(TccContext *ctx, const int64_t *args)
+/* Pieces of each of n threads: so many that none is held up for long by a slower one or by uneven
+ * work, but all worth a switch. */
+static int pieces_for(const int64_t *args, int n)
+{
+	int64_t most = (args[0] + n - 1) / n, cost = args[3] > 0 ? args[3] : 1;
+	if (most > TCC_MAX_PIECES)
+		most = TCC_MAX_PIECES;
+	if (!__builtin_mul_overflow(args[0], cost, &cost) && most > cost / n / PART_COST)
+		most = cost / n / PART_COST;
+	return most > 1 ? (int)most : 1;
+}
+
+/* How many threads share a launch's work. */
+static int threads_for(TccContext *ctx, const int64_t *args)
 {
 	int64_t total, cost = args[3] > 0 ? args[3] : 1, n = ctx->threads;
 	if (__builtin_mul_overflow(args[0], cost, &total))
@@ -85,13 +99,14 @@ int tcc_launch_one(TccContext *ctx, uint32_t kernel, const int64_t *args)
 int tcc_launch_pool(TccContext *ctx, uint32_t kernel, const int64_t *args)
 {
 	void *bufs[TCC_MAX_ARGS];
-	int n = parts_for(ctx, args);
+	int n = threads_for(ctx, args);
 	if (n <= 1)
 		return tcc_launch_one(ctx, kernel, args);
 	gather(ctx, ctx->inst->kernels[kernel].nbufs, args + ARGS, bufs);
 	CpuJob j = cpu_job(ctx, kernel, args, bufs);
-	j.nparts = n;
-	tcc_pool_run(ctx->pool, n, run_part, &j);
+	int pieces = pieces_for(args, n);
+	j.pieces = n * pieces;
+	tcc_pool_run(ctx->pool, n, pieces, run_piece, &j);
 	return 0;
 }
 
@@ -99,13 +114,13 @@ int tcc_launch_user(TccContext *ctx, uint32_t kernel, const int64_t *args)
 {
 	void *bufs[TCC_MAX_ARGS];
 	const TccOptions *o = &ctx->inst->options;
-	int n = parts_for(ctx, args);
+	int n = threads_for(ctx, args);
 	if (n <= 1)
 		return tcc_launch_one(ctx, kernel, args);
 	gather(ctx, ctx->inst->kernels[kernel].nbufs, args + ARGS, bufs);
 	CpuJob j = cpu_job(ctx, kernel, args, bufs);
-	j.nparts = n;
-	o->parallel_for(o->parallel_user, n, run_part_of_user, &j);
+	j.pieces = n;
+	o->parallel_for(o->parallel_user, n, run_piece_of_user, &j);
 	return 0;
 }
 

@@ -1,12 +1,14 @@
 /*
  * A pool of threads for one context.
  *
- * One word, the epoch, tells the workers of a job: its low bits are the number of parts, the rest
- * counts jobs. Each part belongs to a thread (worker i has part i, the caller part 0: the same data
- * stay in the same caches), but whoever is done takes parts that nobody has begun, so that a worker
- * that sleeps or was taken off its CPU holds nobody up. A part is taken by writing the job's epoch
- * into its word. Late workers find all parts of a finished job taken, by it or a later one, and look
- * at nothing else, so the fields of the next job may be written as soon as all parts are done.
+ * One word, the epoch, tells the workers of a job: its low bits are the number of threads, the
+ * rest counts jobs. Each thread owns as many pieces, in order (the caller the first ones: the
+ * same data stay in the same caches), but whoever is done takes pieces that nobody has begun,
+ * the owner's last ones first, so that a worker that sleeps or was taken off its CPU holds
+ * nobody up for more than a piece. A piece is taken by writing the job's epoch into its word.
+ * Late workers find all pieces of a finished job taken, by it or a later one, and look at
+ * nothing else, so the fields of the next job may be written as soon as all pieces are done. How
+ * many pieces an owner has is written after their words, for that a late worker does read.
  *
  * Between jobs a worker spins for some 50 us, for jobs of one run follow each other closely (a
  * spinning fork and join costs 0.4 us, one through the kernel 6 us), then it sleeps on the epoch.
@@ -27,30 +29,32 @@
 #include "rt.h"
 
 enum {
-	PART_BITS = 10,
-	PARTS = 1 << PART_BITS,
+	THREAD_BITS = 10,
+	THREADS = 1 << THREAD_BITS,
 	SPINS = 2048,
 };
 
-_Static_assert(TCC_MAX_THREADS < PARTS, "a job's parts fit the epoch word");
+_Static_assert(TCC_MAX_THREADS < THREADS, "a job's threads fit the epoch word");
 
+/* A thread of the pool, the caller the first. Each group of fields, here and below, has cache lines
+ * of its own (two, as CPUs fetch pairs). */
 typedef struct Worker {
 	TccPool *pool;
 	pthread_t thread;
-	int part;
+	int number;
+	_Alignas(128) atomic_int pieces;        /* that it owns in the last job with any */
+	atomic_uint taken[TCC_MAX_PIECES];      /* the last job in which each was taken */
 } Worker;
 
-/* Each group of fields has cache lines of its own (two, as CPUs fetch pairs). */
 struct TccPool {
 	_Alignas(128) atomic_uint epoch;
-	_Alignas(128) atomic_uint pending;      /* parts of the job not done */
+	_Alignas(128) atomic_uint pending;      /* pieces of the job not done */
 	atomic_uint waiting;                    /* the caller sleeps on pending */
 	_Alignas(128) atomic_uint sleepers;
 	_Alignas(128) TccJob *fn;
 	void *arg;
-	atomic_uint *taken;                     /* per part: the last job in which it was taken */
 	atomic_bool stop;
-	int nworkers;
+	int nthreads;
 	int spins;
 	Worker workers[];
 };
@@ -102,31 +106,40 @@ static unsigned next_epoch(TccPool *p, unsigned seen)
 	return e;
 }
 
-static void part_done(TccPool *p)
+static void piece_done(TccPool *p)
 {
 	if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->waiting))
 		word_wake(&p->pending);
 }
 
-/* Takes the part for the job of that epoch, unless someone has, or the job is over. */
-static bool take(TccPool *p, int part, unsigned epoch)
+/* Takes the piece for the job of that epoch, unless someone has, or the job is over. */
+static bool take(atomic_uint *piece, unsigned epoch)
 {
-	unsigned last = atomic_load_explicit(&p->taken[part], memory_order_acquire);
-	return (int)(last / PARTS * PARTS - epoch / PARTS * PARTS) < 0
-	       && atomic_compare_exchange_strong(&p->taken[part], &last, epoch);
+	unsigned last = atomic_load_explicit(piece, memory_order_acquire);
+	return (int)(last / THREADS * THREADS - epoch / THREADS * THREADS) < 0
+	       && atomic_compare_exchange_strong(piece, &last, epoch);
 }
 
-/* The thread's own part of the job, then what others have not begun, the next one's first. */
-static void do_parts(TccPool *p, int own, unsigned epoch)
+/* What is left of an owner's pieces: the owner begins at the first one, others at the last. */
+static void do_owned(TccPool *p, int owner, int self, unsigned epoch)
 {
-	int nparts = (int)(epoch % PARTS);
-	for (int i = 0; i < nparts; i++) {
-		int part = own + i < nparts ? own + i : own + i - nparts;
-		if (take(p, part, epoch)) {
-			p->fn(p->arg, part);
-			part_done(p);
+	Worker *w = &p->workers[owner];
+	int n = atomic_load_explicit(&w->pieces, memory_order_acquire);
+	for (int i = 0; i < n; i++) {
+		int k = owner == self ? i : n - 1 - i;
+		if (take(&w->taken[k], epoch)) {
+			p->fn(p->arg, owner * n + k, self);
+			piece_done(p);
 		}
 	}
+}
+
+/* The thread's own pieces of the job, then the others', the next one's first. */
+static void do_pieces(TccPool *p, int self, unsigned epoch)
+{
+	int n = (int)(epoch % THREADS);
+	for (int i = 0; i < n; i++)
+		do_owned(p, self + i < n ? self + i : self + i - n, self, epoch);
 }
 
 static void *work(void *arg)
@@ -137,24 +150,28 @@ static void *work(void *arg)
 		seen = next_epoch(p, seen);
 		if (atomic_load_explicit(&p->stop, memory_order_relaxed))
 			return NULL;
-		if (w->part < (int)(seen % PARTS))
-			do_parts(p, w->part, seen);
+		if (w->number < (int)(seen % THREADS))
+			do_pieces(p, w->number, seen);
 	}
 }
 
-/* nparts 0 wakes the workers and gives them nothing. The job's epoch. */
-static unsigned publish(TccPool *p, int nparts)
+/* nthreads 0 wakes the workers and gives them nothing. The job's epoch. */
+static unsigned publish(TccPool *p, int nthreads, int pieces)
 {
-	unsigned e = atomic_load_explicit(&p->epoch, memory_order_relaxed), now = (e / PARTS + 1) * PARTS + nparts;
-	for (int i = 0; i < nparts; i++)        /* by the last job, so that counts that are long past do not matter */
-		atomic_store_explicit(&p->taken[i], e, memory_order_relaxed);
+	unsigned e = atomic_load_explicit(&p->epoch, memory_order_relaxed),
+	         now = (e / THREADS + 1) * THREADS + nthreads;
+	for (Worker *w = p->workers; w < p->workers + nthreads; w++) {
+		for (int k = 0; k < pieces; k++)        /* by the last job: those long past could seem to come */
+			atomic_store_explicit(&w->taken[k], e, memory_order_relaxed);
+		atomic_store_explicit(&w->pieces, pieces, memory_order_release);
+	}
 	atomic_store(&p->epoch, now);
 	if (atomic_load(&p->sleepers))
 		word_wake(&p->epoch);
 	return now;
 }
 
-static void wait_parts(TccPool *p)
+static void wait_pieces(TccPool *p)
 {
 	for (int i = 0; i < p->spins; i++) {
 		if (!atomic_load_explicit(&p->pending, memory_order_acquire))
@@ -167,24 +184,19 @@ static void wait_parts(TccPool *p)
 	atomic_store(&p->waiting, 0);
 }
 
-void tcc_pool_run(TccPool *p, int nparts, TccJob *fn, void *arg)
+void tcc_pool_run(TccPool *p, int nthreads, int pieces, TccJob *fn, void *arg)
 {
-	if (nparts <= 1) {
-		if (nparts == 1)
-			fn(arg, 0);
-		return;
-	}
 	p->fn = fn;
 	p->arg = arg;
-	atomic_store_explicit(&p->pending, nparts, memory_order_relaxed);
-	do_parts(p, 0, publish(p, nparts));
-	wait_parts(p);
+	atomic_store_explicit(&p->pending, nthreads * pieces, memory_order_relaxed);
+	do_pieces(p, 0, publish(p, nthreads, pieces));
+	wait_pieces(p);
 }
 
 void tcc_pool_heat(TccPool *p)
 {
 	if (p->spins && tcc_pool_cold(p))
-		publish(p, 0);
+		publish(p, 0, 0);
 }
 
 bool tcc_pool_cold(const TccPool *p)
@@ -237,21 +249,20 @@ TccPool *tcc_pool_new(int nthreads)
 	if (nthreads > TCC_MAX_THREADS)
 		nthreads = TCC_MAX_THREADS;
 	void *block;
-	size_t bytes = sizeof(TccPool) + nthreads * (sizeof(Worker) + sizeof(atomic_uint));
+	size_t bytes = sizeof(TccPool) + nthreads * sizeof(Worker);
 	if (posix_memalign(&block, _Alignof(TccPool), bytes))
 		return NULL;
 	memset(block, 0, bytes);
 	TccPool *p = block;
-	p->taken = (atomic_uint *)&p->workers[nthreads];
 	p->spins = nthreads <= tcc_cpu_count() ? SPINS : 0;
-	for (int i = 1; i < nthreads; i++) {
-		Worker *w = &p->workers[p->nworkers];
-		*w = (Worker){.pool = p, .part = i};
+	for (p->nthreads = 1; p->nthreads < nthreads; p->nthreads++) {
+		Worker *w = &p->workers[p->nthreads];
+		w->pool = p;
+		w->number = p->nthreads;
 		if (!start(w)) {
 			tcc_pool_free(p);
 			return NULL;
 		}
-		p->nworkers++;
 	}
 	return p;
 }
@@ -261,8 +272,8 @@ void tcc_pool_free(TccPool *p)
 	if (!p)
 		return;
 	atomic_store(&p->stop, true);
-	publish(p, 0);
-	for (int i = 0; i < p->nworkers; i++)
+	publish(p, 0, 0);
+	for (int i = 1; i < p->nthreads; i++)
 		pthread_join(p->workers[i].thread, NULL);
 	free(p);
 }

@@ -89,14 +89,16 @@ static inline void *tcc_tensor_data(const TccTensor *t)
 /* --- pool.c: threads for one context ----------------------------------------------------- */
 
 typedef struct TccPool TccPool;
-typedef void TccJob(void *arg, int part);
+typedef void TccJob(void *arg, int piece, int thread);
 
 #define TCC_MAX_THREADS 512
+#define TCC_MAX_PIECES 8                /* of a thread */
 
 int tcc_cpu_count(void);                /* CPUs that this process may use */
 TccPool *tcc_pool_new(int nthreads);    /* the caller is one of them; NULL: could not start */
 void tcc_pool_free(TccPool *p);
-void tcc_pool_run(TccPool *p, int nparts, TccJob *fn, void *arg);
+/* Runs fn for each piece in [0, nthreads * pieces) on nthreads of the pool's threads, [0, nthreads). */
+void tcc_pool_run(TccPool *p, int nthreads, int pieces, TccJob *fn, void *arg);
 void tcc_pool_heat(TccPool *p);         /* work is about to come: wakes sleepers */
 bool tcc_pool_cold(const TccPool *p);   /* a run would have to wake a thread */
 

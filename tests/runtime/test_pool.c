@@ -6,44 +6,49 @@
 enum { MAX = 64 };
 
 typedef struct Tally {
-	int counts[MAX];        /* each part writes its own: a lost or doubled part shows */
+	int counts[MAX * TCC_MAX_PIECES];       /* each piece writes its own: a lost or doubled one shows */
+	int busy[MAX];          /* each thread writes its own: two that are one show */
 	int before;
+	atomic_int wrong;
 } Tally;
 
-static void count(void *arg, int part)
+static void count(void *arg, int piece, int thread)
 {
 	Tally *t = arg;
-	t->counts[part] += t->before;
+	t->wrong += t->busy[thread]++ != 0;
+	t->counts[piece] += t->before;
+	t->busy[thread]--;
 }
 
 static void many_jobs(int threads, int jobs, int sleep_every)
 {
 	TccPool *p = tcc_pool_new(threads);
 	Tally t = {0};
-	int want[MAX] = {0}, wrong = 0;
+	int want[MAX * TCC_MAX_PIECES] = {0}, wrong = 0;
 	ck_assert_ptr_nonnull(p);
 	for (int i = 0; i < jobs; i++) {
-		int parts = i % (threads + 1);
+		int n = i % (threads + 1), pieces = 1 + i / 3 % TCC_MAX_PIECES;
 		t.before = i;
-		tcc_pool_run(p, parts, count, &t);
-		for (int k = 0; k < parts; k++)
+		tcc_pool_run(p, n, pieces, count, &t);
+		for (int k = 0; k < n * pieces; k++)
 			want[k] += i;
-		for (int k = 0; k < threads; k++)
+		for (int k = 0; k < threads * TCC_MAX_PIECES; k++)
 			wrong += t.counts[k] != want[k];
 		if (sleep_every && i % sleep_every == 0)
 			usleep(300);
 		if (i % 7 == 0)
 			tcc_pool_heat(p);
 	}
-	ck_assert_int_eq(wrong, 0);
+	ck_assert_int_eq(wrong + t.wrong, 0);
 	tcc_pool_free(p);
 }
 
-START_TEST(every_part_once)
+START_TEST(every_piece_once)
 {
 	many_jobs(1, 100, 0);
 	many_jobs(2, 20000, 0);
 	many_jobs(2, 300, 1);
+	many_jobs(5, 2000, 0);
 }
 END_TEST
 
@@ -71,7 +76,7 @@ int main(void)
 	Suite *s = suite_create("pool");
 	TCase *c = tcase_create("pool");
 	tcase_set_timeout(c, 60);
-	tcase_add_test(c, every_part_once);
+	tcase_add_test(c, every_piece_once);
 	tcase_add_test(c, more_threads_than_cpus);
 	tcase_add_test(c, made_and_freed);
 	tcase_add_test(c, counts_cpus);
