@@ -14,11 +14,12 @@
 
 typedef struct Token { const char *p; int n, line; } Token;
 
-enum { MAX_PARTS = 16, MAX_OPERANDS = 32 };
+enum { MAX_PARTS = 16, MAX_OPERANDS = 16, MAX_LIST = 128 };
 
 typedef struct Operand {
-	enum { WORD, LIST, ADDRESS } kind;
-	Token at[32];          /* LIST: the elements; else the first; ADDRESS: base and offset */
+	enum { WORD, LIST, ADDRESS, BOX } kind;
+	/* LIST: the elements; else the first; ADDRESS: base and offset; BOX: tensor map and place */
+	Token at[MAX_LIST];
 	int n;
 	bool negated;          /* !p */
 	Token pred;            /* behind a bar; n = 0: none */
@@ -26,13 +27,13 @@ typedef struct Operand {
 
 typedef struct Instr {
 	Token op;
-	char part[MAX_PARTS][24];      /* of the opcode, at its dots */
+	char part[MAX_PARTS][40];      /* of the opcode, at its dots */
 	int nparts;
 	Operand arg[MAX_OPERANDS];
 	int nargs;
 } Instr;
 
-typedef struct Array { Token name; bool shared, external; } Array;
+typedef struct Array { Token name; bool shared, external; } Array;      /* or a parameter of bytes */
 
 typedef struct Ptx {
 	Module *m;
@@ -235,10 +236,16 @@ read_operand(Ptx *x, Operand *a)
 			a->pred = next(x);
 		return true;
 	}
-	for (next(x); !take(x, end); take(x, a->kind == LIST ? "," : "+")) {
-		if (!peek(x)->n || a->n == (int)(sizeof a->at / sizeof *a->at))
+	for (next(x); !take(x, end); take(x, a->kind == LIST || a->kind == BOX ? "," : "+")) {
+		if (a->kind == ADDRESS && a->n == 1 && take(x, ",")) {
+			expect(x, "{");
+			a->kind = BOX;
+		}
+		if (!peek(x)->n || a->n == MAX_LIST)
 			return false;
 		a->at[a->n++] = next(x);
+		if (a->kind == BOX && take(x, "}"))
+			return take(x, end);
 	}
 	return a->n > 0;
 }
@@ -349,14 +356,20 @@ load(Ptx *x, const Instr *i)
 }
 
 static void
-put_list(Ptx *x, const Operand *a, const char *before)
+put_values(Ptx *x, const Token *t, int n, const char *before)
 {
 	int k;
 
-	for (k = 0; k < a->n; k++) {
+	for (k = 0; k < n; k++) {
 		fprintf(x->out, "%s%s", k ? ", " : "", before);
-		put_value(x, &a->at[k]);
+		put_value(x, &t[k]);
 	}
+}
+
+static void
+put_list(Ptx *x, const Operand *a, const char *before)
+{
+	put_values(x, a->at, a->n, before);
 }
 
 static void
@@ -475,15 +488,15 @@ put_function(Ptx *x, const Instr *i)
 static void
 function(Ptx *x, const Instr *i)
 {
-	static const char no_result[] = " bar barrier red membar fence cp ";
-	char key[32];
+	static const char no_result[] = " bar barrier red membar fence cp setmaxnreg wgmma ";
+	char key[48];
 	bool result, copy = strcmp(i->part[0], "cp") == 0;
 	int k, from;
 
 	snprintf(key, sizeof key, " %s ", i->part[0]);
 	result = !strstr(no_result, key) && i->nargs;
 	from = result && i->arg[0].kind == WORD;
-	if (from)
+	if (from && !is(&i->arg[0].at[0], "_"))
 		assign(x, &i->arg[0].at[0]);
 	put_function(x, i);
 	for (k = from; k < i->nargs; k++) {
@@ -501,6 +514,67 @@ function(Ptx *x, const Instr *i)
 		assign(x, &i->arg[0].pred);
 		fputs("1;", x->out);
 	}
+}
+
+/* cp.async.bulk.tensor.Nd.shared::cluster.global[.im2col].mbarrier::... [to], [map, {place}], [bar][, {offsets}] */
+static void
+copy_box(Ptx *x, const Instr *i)
+{
+	const Operand *box = &i->arg[1];
+	bool gathers = has(i, "im2col");
+
+	if (i->nargs != 3 + gathers || box->kind != BOX || !has(i, "shared::cluster")
+	 || !has(i, "mbarrier::complete_tx::bytes")) {
+		refuse(x, &i->op, "this copy of a box is not known");
+		return;
+	}
+	fputs("tcc_sim_box(", x->out);
+	put_address(x, &i->arg[0], true);
+	fputs(", (const void *)", x->out);
+	put_value(x, &box->at[0]);
+	fputs(", (u64 *)", x->out);
+	put_address(x, &i->arg[2], true);
+	fprintf(x->out, ", %d, (const i32[]){ ", box->n - 1);
+	put_values(x, box->at + 1, box->n - 1, "(i32)");
+	fputs(" }, ", x->out);
+	if (gathers) {
+		fputs("(const i32[]){ ", x->out);
+		put_list(x, &i->arg[3], "(u16)");
+		fputs(" }", x->out);
+	}
+	fputs(gathers ? ");" : "0);", x->out);
+}
+
+/* wgmma.mma_async.sync.aligned.m64nNkK.ACC.A.B {sums}, a, b, keep[, 1, 1[, along a, along b]] */
+static void
+group_product(Ptx *x, const Instr *i)
+{
+	const char *a = i->part[i->nparts > 1 ? i->nparts - 2 : 0], *b = last(i), *n = strchr(i->part[4], 'n');
+	int k;
+
+	if (strcmp(i->part[1], "mma_async") || i->nparts != 8 || !n || i->nargs < 4 || i->arg[0].kind != LIST
+	 || i->arg[1].kind != WORD || i->arg[0].n != atoi(n + 1) / 2) {
+		refuse(x, &i->op, "this product of a warp group is not known");
+		return;
+	}
+	for (k = 4; k < 6 && k < i->nargs; k++)
+		if (!is(&i->arg[k].at[0], "1"))
+			refuse(x, &i->arg[k].at[0], "factors are taken as they are");
+	fputs("{ u32 *const d_[] = { ", x->out);
+	put_list(x, &i->arg[0], "&");
+	fprintf(x->out, " }; tcc_sim_wgmma_into(\"wgmma_%s%s\", %d, d_", a, strcmp(a, b) ? b : "", atoi(n + 1));
+	for (k = 1; k < 4; k++) {
+		fputs(", ", x->out);
+		put_value(x, &i->arg[k].at[0]);
+	}
+	for (k = 6; k < 8; k++) {
+		fputs(", ", x->out);
+		if (k < i->nargs)
+			put_value(x, &i->arg[k].at[0]);
+		else
+			fputs("0", x->out);
+	}
+	fputs("); }", x->out);
 }
 
 static void
@@ -532,6 +606,14 @@ spell(Ptx *x, const Instr *i)
 {
 	size_t k;
 
+	if (strcmp(i->part[0], "cp") == 0 && has(i, "tensor")) {
+		copy_box(x, i);
+		return;
+	}
+	if (strcmp(i->part[0], "wgmma") == 0 && i->nargs > 1) {
+		group_product(x, i);
+		return;
+	}
 	for (k = 0; k < sizeof spellings / sizeof *spellings; k++)
 		if (strcmp(spellings[k].name, i->part[0]) == 0)
 			break;
@@ -639,6 +721,15 @@ initial(Ptx *x)
 	} while (peek(x)->n && !is(peek(x), ";"));
 }
 
+static void
+add_array(Ptx *x, Array a)
+{
+	if (x->narrays == (int)(sizeof x->arrays / sizeof *x->arrays))
+		refuse(x, &a.name, "too many arrays");
+	else
+		x->arrays[x->narrays++] = a;
+}
+
 /* [.align N] .TYPE name[count] [= {...}]; */
 static void
 array(Ptx *x, const Token *space, bool external)
@@ -660,12 +751,8 @@ array(Ptx *x, const Token *space, bool external)
 		expect(x, "]");
 	}
 	bytes = atol(count.p) * (type.n > 1 ? type_size(type.p) : 0);
-	if (x->narrays == (int)(sizeof x->arrays / sizeof *x->arrays)) {
-		refuse(x, &a.name, "too many arrays");
-		return;
-	}
 	at_line(x, a.name.line);
-	x->arrays[x->narrays++] = a;
+	add_array(x, a);
 	if (a.shared && !external) {
 		shared_array(x, &a, bytes);
 	} else if (!a.shared) {
@@ -751,7 +838,7 @@ body(Ptx *x)
 		refuse(x, peek(x), "the kernel has no end");
 }
 
-/* (.param .TYPE name, ...) */
+/* (.param .TYPE name, ...); of bytes: name[size], passed by address */
 static void
 parameters(Ptx *x)
 {
@@ -767,9 +854,16 @@ parameters(Ptx *x)
 		for (name = next(x); *name.p == '.' && name.n > 1; name = next(x))
 			if (is(&name, ".align"))
 				next(x);
-		fprintf(x->out, "%s%s ", n ? ", " : "", register_type(&type));
+		fprintf(x->out, "%s%s ", n ? ", " : "", is(peek(x), "[") ? "u8 *" : register_type(&type));
 		put_name(x->out, &name);
-		fprintf(x->entries, "%sTCC_ARG(%s, %d)", n ? ", " : "", register_type(&type), n);
+		fputs(n ? ", " : "", x->entries);
+		if (take(x, "[")) {
+			add_array(x, (Array){.name = name});
+			fprintf(x->entries, "&TCC_ARG(u8, %d)", n);
+			skip_past(x, "]");
+		} else {
+			fprintf(x->entries, "TCC_ARG(%s, %d)", register_type(&type), n);
+		}
 		n++;
 		if (!is(peek(x), ")"))
 			expect(x, ",");

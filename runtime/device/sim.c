@@ -138,10 +138,8 @@ static void switch_to(Thread *t);
 /* Leaves the launch's fibers as they are; nobody comes back. */
 static void to_main(void)
 {
-	void *dead;
-
 	sim_run.cur = NULL;
-	sim_fiber_switch(&dead, sim_run.main_sp);
+	sim_fiber_switch(NULL, sim_run.main_sp);
 }
 
 void sim_sched_stop(void)
@@ -209,6 +207,7 @@ static void fiber_main(void)
 {
 	Launch *r = &sim_run;
 
+	sim_fiber_begun();
 	for (;;) {
 		r->kernel(r->args);
 		Thread *t = r->cur;
@@ -232,7 +231,6 @@ static void switch_to(Thread *n)
 {
 	Launch *r = &sim_run;
 	Thread *t = r->cur;
-	void *dead;
 
 	if (n->state == T_NEW) {
 		n->stack = r->free_stacks[--r->nfree];
@@ -240,7 +238,7 @@ static void switch_to(Thread *n)
 		set_state(n, T_READY);
 	}
 	r->cur = n;
-	sim_fiber_switch(t ? &t->sp : &dead, n->sp);
+	sim_fiber_switch(t ? &t->sp : NULL, n->sp);
 }
 
 void sim_sched_wait(ThreadState why)

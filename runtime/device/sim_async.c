@@ -54,8 +54,14 @@ typedef struct Box {
 } Box;
 
 typedef struct Tile { uint64_t at; uint32_t leading, stride; int span; bool along; } Tile;
-typedef struct Chain { void *c; int n, pending; bool floats; uint32_t sum[ROWS][MAX_COLUMNS]; void *to[GROUP]; } Chain;
-typedef struct Product { const SimProduct *x; Tile a, b; int n; Chain *chain; uint32_t group; } Product;
+/* Sums that products are under way for: of which matrix, in whose registers. */
+typedef struct Chain {
+	const void *c;          /* what names it: its first register; NULL: none */
+	int n, pending;
+	uint32_t sum[ROWS][MAX_COLUMNS];
+	uint32_t *to[GROUP][MAX_COLUMNS / 2];
+} Chain;
+typedef struct Product { const SimProduct *x; Tile a, b; int n; bool anew; Chain *chain; uint32_t group; } Product;
 /* Bytes of shared memory that a group's products have read. */
 typedef struct Reads { uint64_t lo, hi; uint32_t group, segment; bool done; } Reads;
 
@@ -72,7 +78,12 @@ typedef struct WarpGroup {
 } WarpGroup;
 
 /* What threads that meet at a group operation bring. */
-typedef struct GroupOperand { void *c; uint64_t a, b; int n; } GroupOperand;
+typedef struct GroupOperand {
+	uint32_t *c, *const *each;      /* registers of the sums: in a row, or one by one */
+	uint64_t a, b;
+	int n;
+	bool anew;                      /* the sums so far do not count */
+} GroupOperand;
 
 static struct {
 	Phase phases[SIM_MAX_PHASES];
@@ -354,7 +365,8 @@ void tcc_sim_fence(void)
 {
 	Thread *t = sim_run.cur;
 
-	if (sim_run.clocks)
+	now.used = true;
+	if (start_clocks() && sim_run.clocks)
 		t->fenced = ++t->segment;
 }
 
@@ -644,7 +656,7 @@ static void move_sums(Chain *c, bool out)
 {
 	for (int t = 0; t < GROUP; t++)
 		for (int e = 0; e < c->n / 2; e++) {
-			uint32_t *reg = (uint32_t *)c->to[t] + e, *sum = &c->sum[row_of(t, e)][column_of(t, e)];
+			uint32_t *reg = c->to[t][e], *sum = &c->sum[row_of(t, e)][column_of(t, e)];
 
 			if (out)
 				*reg = *sum;
@@ -673,6 +685,8 @@ static void multiply(const Product *p)
 			else
 				*(b ? &ib[k][j] : &ia[j][k]) = sim_matrix_byte(x, at, b);
 		}
+	if (p->anew)
+		memset(p->chain->sum, 0, sizeof p->chain->sum);
 	for (int i = 0; i < ROWS; i++)
 		for (int k = 0; k < x->k; k++)
 			for (int j = 0; j < p->n; j++)
@@ -715,7 +729,7 @@ static bool meet_group(GroupOperand *x, const void *pc)
 	for (int i = 0; i < GROUP; i++) {
 		const GroupOperand *y = first[i].operand;
 
-		if (first[i].pc != pc || y->a != x->a || y->b != x->b || y->n != x->n)
+		if (first[i].pc != pc || y->a != x->a || y->b != x->b || y->n != x->n || y->anew != x->anew)
 			return halt("divergence", pc, "threads of a warp group meet at different products");
 	}
 	return true;
@@ -759,9 +773,15 @@ static bool check_tile(WarpGroup *g, const Tile *t, int size, int n, int k, cons
 	return true;
 }
 
-static Chain *chain_of(WarpGroup *g, void *c, int n)
+static uint32_t *register_of(const GroupOperand *o, int e)
+{
+	return o->each ? o->each[e] : o->c + e;
+}
+
+static Chain *chain_of(WarpGroup *g, int n)
 {
 	const Thread *first = &sim_run.threads[(g - now.groups) * GROUP];
+	const void *c = register_of(first->operand, 0);
 	Chain *empty = NULL;
 
 	for (int i = 0; i < MAX_CHAINS; i++) {
@@ -776,44 +796,53 @@ static Chain *chain_of(WarpGroup *g, void *c, int n)
 	empty->n = n;
 	empty->pending = 0;
 	for (int i = 0; i < GROUP; i++)
-		empty->to[i] = ((const GroupOperand *)first[i].operand)->c;
+		for (int e = 0; e < n / 2; e++)
+			empty->to[i][e] = register_of(first[i].operand, e);
 	move_sums(empty, false);
 	return empty;
 }
 
 static void issue(WarpGroup *g, const SimProduct *x, const GroupOperand *o, Tile a, Tile b, const void *pc)
 {
-	const Thread *first = &sim_run.threads[(g - now.groups) * GROUP];
-
 	if (!g->fenced)
 		sim_find_at("race", pc, "products without a fence after the last wait");
 	if (sim_run.traced && (!check_tile(g, &a, x->size, ROWS, x->k, pc) ||
 	    !check_tile(g, &b, x->size, o->n, x->k, pc)))
 		return;
-	Chain *c = chain_of(g, ((const GroupOperand *)first[0].operand)->c, o->n);
+	Chain *c = chain_of(g, o->n);
 	if (!c || g->nproducts == MAX_PRODUCTS) {
 		halt("divergence", pc, "more products under way than the simulator has room for");
 		return;
 	}
 	c->pending++;
-	g->products[g->nproducts++] = (Product){ x, a, b, o->n, c, g->open };
+	g->products[g->nproducts++] = (Product){ x, a, b, o->n, o->anew, c, g->open };
 	sim_run.c->mma++;
 }
 
-void tcc_sim_wgmma(const char *name, int32_t n, void *c, uint64_t a, uint64_t b, int32_t ma, int32_t mb)
+static void product(const char *name, GroupOperand o, bool ma, bool mb, const void *pc)
 {
-	const void *pc = __builtin_return_address(0);
 	const SimProduct *x = sim_product(name);
-	GroupOperand o = { c, a, b, n };
 
-	if (!x || n % 8 || n < 8 || n > MAX_COLUMNS || ((ma || mb) && x->size != 2)) {
+	if (!x || o.n % 8 || o.n < 8 || o.n > MAX_COLUMNS || ((ma || mb) && x->size != 2)) {
 		halt("divergence", pc, "no such product of a warp group");
 		return;
 	}
 	if (!meet_group(&o, pc))
 		return;
-	issue(&now.groups[sim_run.cur->index / GROUP], x, &o, take_apart(a, ma), take_apart(b, mb), pc);
+	issue(&now.groups[sim_run.cur->index / GROUP], x, &o, take_apart(o.a, ma), take_apart(o.b, mb), pc);
 	release_group();
+}
+
+void tcc_sim_wgmma(const char *name, int32_t n, void *c, uint64_t a, uint64_t b, int32_t ma, int32_t mb)
+{
+	product(name, (GroupOperand){ .c = c, .a = a, .b = b, .n = n }, ma, mb, __builtin_return_address(0));
+}
+
+void tcc_sim_wgmma_into(const char *name, int32_t n, uint32_t *const *c, uint64_t a, uint64_t b, int32_t keep,
+	int32_t ma, int32_t mb)
+{
+	product(name, (GroupOperand){ .each = c, .a = a, .b = b, .n = n, .anew = !keep }, ma, mb,
+		__builtin_return_address(0));
 }
 
 void tcc_sim_wgmma_fence(void)

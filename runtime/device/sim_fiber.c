@@ -9,12 +9,15 @@ enum { STACK = 256 << 10, PAGE = 4096 };
 
 #if defined(__x86_64__)
 
+void sim_fiber_jump(void **from, void *to);
+
 /* Saves what a call preserves; the SSE and x87 control words are the same in all fibers. */
 __asm__(
 	".text\n"
-	".globl sim_fiber_switch\n"
-	".type sim_fiber_switch,@function\n"
-	"sim_fiber_switch:\n"
+	".hidden sim_fiber_jump\n"
+	".globl sim_fiber_jump\n"
+	".type sim_fiber_jump,@function\n"
+	"sim_fiber_jump:\n"
 	"	pushq %rbp\n"
 	"	pushq %rbx\n"
 	"	pushq %r12\n"
@@ -30,7 +33,7 @@ __asm__(
 	"	popq %rbx\n"
 	"	popq %rbp\n"
 	"	ret\n"
-	".size sim_fiber_switch,.-sim_fiber_switch\n"
+	".size sim_fiber_jump,.-sim_fiber_jump\n"
 );
 
 static void *frame(uint8_t *top, void (*entry)(void))
@@ -44,11 +47,14 @@ static void *frame(uint8_t *top, void (*entry)(void))
 
 #elif defined(__aarch64__)
 
+void sim_fiber_jump(void **from, void *to);
+
 __asm__(
 	".text\n"
-	".globl sim_fiber_switch\n"
-	".type sim_fiber_switch,%function\n"
-	"sim_fiber_switch:\n"
+	".hidden sim_fiber_jump\n"
+	".globl sim_fiber_jump\n"
+	".type sim_fiber_jump,%function\n"
+	"sim_fiber_jump:\n"
 	"	sub sp, sp, #160\n"
 	"	stp x19, x20, [sp]\n"
 	"	stp x21, x22, [sp, #16]\n"
@@ -75,7 +81,7 @@ __asm__(
 	"	ldp d14, d15, [sp, #144]\n"
 	"	add sp, sp, #160\n"
 	"	ret\n"
-	".size sim_fiber_switch,.-sim_fiber_switch\n"
+	".size sim_fiber_jump,.-sim_fiber_jump\n"
 );
 
 static void *frame(uint8_t *top, void (*entry)(void))
@@ -94,7 +100,7 @@ static void *frame(uint8_t *top, void (*entry)(void))
 /* A context for each stack and one for the caller; sp is a pointer to one. */
 static ucontext_t contexts[MAX_THREADS + 1];
 
-void sim_fiber_switch(void **from, void *to)
+static void sim_fiber_jump(void **from, void *to)
 {
 	/* the running fiber's own context: by its stack, or the last one for the main stack */
 	char here;
@@ -122,6 +128,78 @@ static void *frame(uint8_t *top, void (*entry)(void))
 
 #endif
 
+#if defined(__SANITIZE_ADDRESS__) && (defined(__x86_64__) || defined(__aarch64__))
+
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+
+/* What the sanitizer keeps for a suspended stack; the last is the host thread's own. */
+static void *kept[MAX_THREADS + 1];
+static const void *host_low;
+static size_t host_size;
+
+static int stack_of(const void *p)
+{
+	size_t off = (size_t)((const uint8_t *)p - sim_run.stacks);
+
+	return off < (size_t)MAX_THREADS * STACK ? (int)(off / STACK) : MAX_THREADS;
+}
+
+/* Before the jump: where execution goes on, and whether anybody comes back. */
+static void leave(const void *to, bool for_good)
+{
+	char here;
+	int i = stack_of(to);
+	void **keep = for_good ? NULL : &kept[stack_of(&here)];
+
+	if (i == MAX_THREADS)
+		__sanitizer_start_switch_fiber(keep, host_low, host_size);
+	else
+		__sanitizer_start_switch_fiber(keep, sim_run.stacks + (size_t)i * STACK + PAGE, STACK - PAGE);
+}
+
+static void arrive(void)
+{
+	char here;
+	const void *low;
+	size_t size;
+
+	__sanitizer_finish_switch_fiber(kept[stack_of(&here)], &low, &size);
+	if (stack_of(low) == MAX_THREADS) {
+		host_low = low;
+		host_size = size;
+	}
+}
+
+/* A stack begins anew: what the frames left that a fiber was in when its launch ended. */
+static void wipe(int stack)
+{
+	kept[stack] = NULL;
+	__asan_unpoison_memory_region(sim_run.stacks + (size_t)stack * STACK + PAGE, STACK - PAGE);
+}
+
+#else
+
+static void leave(const void *to, bool for_good) { (void)to, (void)for_good; }
+static void arrive(void) { }
+static void wipe(int stack) { (void)stack; }
+
+#endif
+
+void sim_fiber_switch(void **from, void *to)
+{
+	void *gone;
+
+	leave(to, !from);
+	sim_fiber_jump(from ? from : &gone, to);
+	arrive();
+}
+
+void sim_fiber_begun(void)
+{
+	arrive();
+}
+
 bool sim_fiber_stacks(void)
 {
 	if (sim_run.stacks)
@@ -148,5 +226,6 @@ void *sim_fiber_prepare(int stack, void (*entry)(void))
 	/* equal offsets in all stacks would make them share the same few cache sets */
 	size_t colour = (size_t)(stack % 61) * 192;
 
+	wipe(stack);
 	return frame(sim_run.stacks + (size_t)(stack + 1) * STACK - 64 - colour, entry);
 }

@@ -177,7 +177,8 @@ extern Launch sim_run;
 bool sim_fiber_stacks(void);        /* maps them when first called */
 bool sim_fiber_owns(int stack, const void *p);
 void *sim_fiber_prepare(int stack, void (*entry)(void));    /* a suspended fiber: its sp */
-void sim_fiber_switch(void **from, void *to);
+void sim_fiber_switch(void **from, void *to);       /* from NULL: nobody comes back */
+void sim_fiber_begun(void);         /* what a fiber calls first */
 
 /* --- sim.c: blocks, schedule, findings ----------------------------------------------------- */
 

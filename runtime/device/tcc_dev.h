@@ -183,6 +183,9 @@ TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_regs(i32 n, i32 take);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_box(void *dst, const void *map, u64 *bar, i32 n, const i32 *at,
 	const i32 *moved);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma(const char *name, i32 n, void *c, u64 a, u64 b, i32 ma, i32 mb);
+/* c: where each register of the sums is; keep: they count */
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_into(const char *name, i32 n, u32 *const *c, u64 a, u64 b, i32 keep,
+	i32 ma, i32 mb);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_fence(void);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_commit(void);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_wait(i32 pending);

@@ -102,6 +102,8 @@ PTX_WIDE(s16, u16, i16, i32, u32)
 PTX_WIDE(u16, u16, u16, u32, u32)
 PTX_WIDE(s32, u32, i32, i64, u64)
 PTX_WIDE(u32, u32, u32, u64, u64)
+TCC_FN u16 ptx_mul_hi_s16(u16 a, u16 b) { return (u16)((i32)(i16)a * (i16)b >> 16); }
+TCC_FN u16 ptx_mul_hi_u16(u16 a, u16 b) { return (u16)((u32)a * b >> 16); }
 TCC_FN u32 ptx_mul_hi_s32(u32 a, u32 b) { return (u32)tcc_mulhi_i32((i32)a, (i32)b); }
 TCC_FN u32 ptx_mul_hi_u32(u32 a, u32 b) { return tcc_mulhi_u32(a, b); }
 TCC_FN u64 ptx_mul_hi_s64(u64 a, u64 b) { return (u64)tcc_mulhi_i64((i64)a, (i64)b); }
@@ -192,6 +194,21 @@ PTX_DP4A(s32_s32, i8, i8)
 PTX_DP4A(u32_u32, u8, u8)
 PTX_DP4A(u32_s32, u8, i8)
 PTX_DP4A(s32_u32, i8, u8)
+
+/* Two halves of a by the lower or the upper two bytes of b. */
+#define PTX_DP2A(PART, AT, T, VA, VB) \
+TCC_FN u32 ptx_dp2a_##PART##_##T(u32 a, u32 b, u32 c) \
+{ \
+	i32 i; \
+	for (i = 0; i < 2; i++) \
+		c += (u32)((i32)(VA)(a >> 16 * i) * (i32)(VB)(b >> (AT + 8 * i))); \
+	return c; \
+}
+#define PTX_DP2AS(T, VA, VB) PTX_DP2A(lo, 0, T, VA, VB) PTX_DP2A(hi, 16, T, VA, VB)
+PTX_DP2AS(s32_s32, i16, i8)
+PTX_DP2AS(u32_u32, u16, u8)
+PTX_DP2AS(u32_s32, u16, i8)
+PTX_DP2AS(s32_u32, i16, u8)
 
 /* --- floating point ------------------------------------------------------------------------ */
 
@@ -355,8 +372,12 @@ TCC_FN u16 ptx_cvt_rn_bf16_f32(u32 a) { return tcc_f32_to_bf16(PTX_F32(a)); }
 
 /* --- threads: what they meet at are macros, as in tcc_dev.h -------------------------------- */
 
-#define ptx_bar_sync(which) tcc_sim_barrier()
-#define ptx_barrier_sync(which) tcc_sim_barrier()
+/* of the whole block, or of so many threads */
+#define PTX_THIRD(a, b, c, ...) c
+#define ptx_bar_whole(which) tcc_sim_barrier()
+#define ptx_bar_part(which, threads) tcc_sim_part_barrier((i32)(which), (i32)(threads))
+#define ptx_bar_sync(...) PTX_THIRD(__VA_ARGS__, ptx_bar_part, ptx_bar_whole, 0)(__VA_ARGS__)
+#define ptx_barrier_sync ptx_bar_sync
 #define ptx_bar_warp_sync(lanes) tcc_sim_warp_barrier()
 #define ptx_shfl_sync_bfly_b32(v, mask, clamp, lanes) ((u32)tcc_sim_shfl_xor(v, (i32)(mask)))
 #define ptx_shfl_sync_idx_b32(v, lane, clamp, lanes) ((u32)tcc_sim_shfl(v, (i32)(lane) & 31))
@@ -380,12 +401,30 @@ TCC_FN u64 ptx_atom_add_f64(u8 *p, u64 v) { return PTX_B64(tcc_atomic_add_f64((f
 TCC_FN u32 ptx_atom_cas_b32(u8 *p, u32 a, u32 b) { return (u32)tcc_cas_i32((i32 *)p, (i32)a, (i32)b); }
 TCC_FN u64 ptx_atom_cas_b64(u8 *p, u64 a, u64 b) { return (u64)tcc_cas_i64((i64 *)p, (i64)a, (i64)b); }
 
-/* --- asynchronous copies and matrices ------------------------------------------------------ */
+/* --- asynchronous copies ------------------------------------------------------------------- */
 
 #define ptx_cp_async(dst, src, bytes, keep) tcc_sim_cp_async(dst, src, bytes, (keep) != 0)
 #define ptx_cp_async_commit_group() tcc_sim_cp_commit()
 #define ptx_cp_async_wait_group(n) tcc_sim_cp_wait((i32)(n))
 #define ptx_cp_async_wait_all() tcc_sim_cp_wait(0)
+
+/* --- sm_90: phases, boxes, products of warp groups ------------------------------------------- */
+
+#define ptx_mbarrier_init_b64(bar, arrivals) tcc_sim_phase_init((u64 *)(bar), (i32)(arrivals))
+#define ptx_mbarrier_arrive_b64(bar) tcc_sim_phase_arrive((u64 *)(bar), 0)
+#define ptx_mbarrier_arrive_expect_tx_b64(bar, bytes) tcc_sim_phase_arrive((u64 *)(bar), (i32)(bytes))
+#define ptx_mbarrier_try_wait_parity_b64(bar, parity) (tcc_sim_phase_wait((u64 *)(bar), (i32)(parity)), 1)
+#define ptx_fence_mbarrier_init_release_cluster() ((void)0)
+#define ptx_fence_proxy_async() tcc_sim_fence()
+#define ptx_griddepcontrol_wait() ((void)0)
+#define ptx_griddepcontrol_launch_dependents() ((void)0)
+#define ptx_setmaxnreg_dec_sync_aligned_u32(n) tcc_sim_regs((i32)(n), 0)
+#define ptx_setmaxnreg_inc_sync_aligned_u32(n) tcc_sim_regs((i32)(n), 1)
+#define ptx_wgmma_fence_sync_aligned() tcc_sim_wgmma_fence()
+#define ptx_wgmma_commit_group_sync_aligned() tcc_sim_wgmma_commit()
+#define ptx_wgmma_wait_group_sync_aligned(n) tcc_sim_wgmma_wait((i32)(n))
+
+/* --- matrices ------------------------------------------------------------------------------- */
 
 #define PTX_LDMATRIX(a, b, c, d, row, trans) do { \
 	u32 r_[4]; \

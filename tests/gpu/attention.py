@@ -42,6 +42,9 @@ CASES = {
 QUICK = {("sm_80", "even", "f16"), ("sm_80", "bias", "bf16"), ("sm_80", "softcap", "tf32"), ("sm_75", "causal", "f16"),
          ("sm_80", "groups", "f16"), ("sm_80", "wide", "f16"), ("gfx942", "odd", "f16"), ("gfx90a", "causal", "bf16"),
          ("gfx950", "even", "f16"), ("gfx1100", "odd", "bf16"), ("gfx1200", "groups", "f16")}
+# the compiler's code of these, on each kind of machine that has one
+THROUGH_PTX = (("sm_75", "odd"), ("sm_80", "causal"), ("sm_86", "groups"), ("sm_89", "softcap"), ("sm_90", "bias"),
+               ("sm_90a", "even"), ("sm_120", "odd"))
 
 
 def expected(feeds, attrs):
@@ -96,7 +99,9 @@ def results(tcc, tmp, every):
                 wide = name == "wide" and target in ("sm_75", "gfx1100", "gfx1200")    # too few registers
                 if supported(dtype, target) and not wide and (every or (target, name, dtype) in QUICK):
                     yield f"{target} {name} {dtype}", list(faults(tcc, tmp, name, dtype, target))
-    yield "sm_80 causal PTX", list(faults(tcc, tmp, "causal", "f16", "sm_80", "--simulate=ptx"))
+    for target, name in THROUGH_PTX:
+        if every or target in ("sm_80", "sm_120"):
+            yield f"{target} {name} PTX", list(faults(tcc, tmp, name, "f16", target, "--simulate=ptx"))
 
 
 def counts(tcc, tmp):

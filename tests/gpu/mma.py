@@ -1,6 +1,6 @@
 """Sums of products of f16, bf16, tf32 and bytes on simulated GPUs of every family: results held to numpy's,
 odd and symbolic sizes included; that matrix units do them, with exactly as many instructions as the padded
-shape has, without bank conflicts and with whole sectors where rows are aligned; that the IR reads back.
+shape has, without bank conflicts and with whole sectors where rows are aligned; that the IR reads back; and the same through PTX.
 
 usage: mma.py TCC-ML FOLDER [all]
 all: every case on every machine, which takes a minute
@@ -102,10 +102,10 @@ def save(path, case, dtype):
     return np_t
 
 
-def run(tcc, tmp, case, dtype, target):
+def run(tcc, tmp, case, dtype, target, how="--simulate"):
     """-> (output, its kernels' counters)"""
     np_t = save(f"{tmp}/m.onnx", case, dtype)
-    args = [tcc, "run", f"{tmp}/m.onnx", "--target", target, "--simulate", "-v", "--output-dir", tmp]
+    args = [tcc, "run", f"{tmp}/m.onnx", "--target", target, how, "-v", "--output-dir", tmp]
     args += [] if dtype == "f16" else ["--precision", dtype]
     for n, (a, _) in case[1].items():
         np.save(f"{tmp}/{n}.npy", a.astype(np_t))
@@ -131,19 +131,34 @@ QUICK = {("sm_80", "odd", "f16"), ("sm_80", "long", "f16"), ("gfx942", "long", "
          ("gfx1100", "attention", "bf16"), ("gfx1100", "stem", "f16")}
 
 
+def faults(tcc, tmp, name, dtype, target, how="--simulate"):
+    got, lines = run(tcc, tmp, CASES[name], dtype, target, how)
+    want = CASES[name][3]
+    bound = {"f16": 2e-3, "bf16": 8e-3, "tf32": 2e-3}[dtype] * np.abs(want).max()
+    wrong = ["wrong"] * (not np.all(np.abs(got - want) <= bound))
+    wrong += ["no matrix instructions"] * (instructions(lines) == 0)
+    return wrong + ["not two kernels"] * (name == "long" and len(lines) != 2 + (dtype == "bf16"))
+
+
+# through the compiler's code, on each kind of machine that has one
+THROUGH_PTX = {"sm_75": ("odd", "conv3x3"), "sm_80": ("symbolic", "stem"), "sm_86": ("even", "conv3x3"),
+               "sm_89": ("attention", "stem"), "sm_90": ("odd", "conv3x3"), "sm_120": ("long", "stem")}
+
+
+def through_ptx(tcc, tmp):
+    for target, names in THROUGH_PTX.items():
+        for name in names:
+            if ALL or target in ("sm_75", "sm_90"):
+                yield f"{target} {name} f16 PTX", faults(tcc, tmp, name, "f16", target, "--simulate=ptx")
+
+
 def results(tcc, tmp):
     for target in TARGETS:
-        for name, case in CASES.items():
+        for name in CASES:
             for dtype in ["f16", "bf16", "tf32"]:
                 if not supported(dtype, target) or (not ALL and (target, name, dtype) not in QUICK):
                     continue
-                got, lines = run(tcc, tmp, case, dtype, target)
-                want = case[3]
-                bound = {"f16": 2e-3, "bf16": 8e-3, "tf32": 2e-3}[dtype] * np.abs(want).max()
-                faults = ["wrong"] * (not np.all(np.abs(got - want) <= bound))
-                faults += ["no matrix instructions"] * (instructions(lines) == 0)
-                faults += ["not two kernels"] * (name == "long" and len(lines) != 2 + (dtype == "bf16"))
-                yield f"{target} {name} {dtype}", faults
+                yield f"{target} {name} {dtype}", faults(tcc, tmp, name, dtype, target)
 
 
 def bytes_model(path, a, b, zero):
@@ -164,7 +179,7 @@ def integers(tcc, tmp):
             b = rng.integers(np.iinfo(tb).min, np.iinfo(tb).max + 1, (77, 50)).astype(tb)
             bytes_model(f"{tmp}/m.onnx", a, b, 3)
             np.save(f"{tmp}/a.npy", a)
-            r = subprocess.run([tcc, "run", f"{tmp}/m.onnx", "--target", target, "--simulate", "-v", "--output-dir", tmp,
+            r = subprocess.run([tcc, "run", f"{tmp}/m.onnx", "--target", target, how, "-v", "--output-dir", tmp,
                                 "--input", f"a={tmp}/a.npy"], capture_output=True, text=True)
             if r.returncode:
                 raise SystemExit(f"{target}: exit {r.returncode}: {r.stdout}{r.stderr}")
@@ -207,7 +222,7 @@ ALL = sys.argv[3:] == ["all"]
 
 def main():
     tcc, tmp = sys.argv[1:3]
-    return tally(part(tcc, tmp) for part in (results, integers, counts, text))
+    return tally(part(tcc, tmp) for part in (results, through_ptx, integers, counts, text))
 
 
 sys.exit(main())

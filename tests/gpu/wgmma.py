@@ -1,6 +1,6 @@
 """Products and convolutions by warp groups from boxes (wgmma, TMA) on a simulated sm_90a: results held to
 numpy's, with exactly as many instructions and boxes as the schedule has; sizes that break the copies' rules at
-run time take the other kernel; plain sm_90 has none of it. The compiler's code has no spills, keeps the
+run time take the other kernel; the same through PTX; plain sm_90 has none of it. The compiler's code has no spills, keeps the
 products asynchronous, and holds the instructions (where nvcc and nvdisasm are installed).
 
 usage: wgmma.py TCC-ML FOLDER
@@ -80,10 +80,10 @@ def save(path, case):
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
 
 
-def run(tcc, tmp, case, target):
+def run(tcc, tmp, case, target, how="--simulate"):
     """-> (output, counters by kernel, the schedules of warp groups)"""
     save(f"{tmp}/w.onnx", case)
-    args = [tcc, "run", f"{tmp}/w.onnx", "--target", target, "--simulate", "-v", "--output-dir", tmp]
+    args = [tcc, "run", f"{tmp}/w.onnx", "--target", target, how, "-v", "--output-dir", tmp]
     for n, (a, *_) in case[1].items():
         np.save(f"{tmp}/{n}.npy", a)
         args += ["--input", f"{n}={tmp}/{n}.npy"]
@@ -127,6 +127,26 @@ def simulated(tcc, tmp):
         yield name, faults
 
 
+THROUGH_PTX = {
+    "odd": product(1000, 72, 904),
+    "transposed": CASES["transposed"],
+    "bytes": product(1024, 64, 1024, transposed=True, t=P.INT8),
+    "pixels": CASES["pixels"],
+    "padded": convolution(4, 16, 128, 41, 3, 1),
+}
+
+
+def through_ptx(tcc, tmp):
+    """The compiler's code of the same, its inline assembly included: results and counts as from the source."""
+    for name, case in THROUGH_PTX.items():
+        y, counts, schedules = run(tcc, tmp, case, "sm_90a", "--simulate=ptx")
+        faults = ["no warp groups"] * (not schedules)
+        faults += [f"off by {np.abs(y - case[3]).max()}"] * (not np.array_equal(y.astype(np.float64), case[3]))
+        source = run(tcc, tmp, case, "sm_90a")[1]
+        faults += [f"instructions and boxes {counts}, from the source {source}"] * (counts != source)
+        yield f"{name} through PTX", faults
+
+
 def plain(tcc, tmp):
     y, counts, schedules = run(tcc, tmp, CASES["product"], "sm_90")
     yield "plain sm_90", ["has warp groups"] * bool(schedules or any(c[1] for c in counts))
@@ -160,7 +180,7 @@ def compiled(tcc, tmp):
 
 def main():
     tcc, tmp = sys.argv[1:3]
-    return tally(part(tcc, tmp) for part in (simulated, plain, compiled))
+    return tally(part(tcc, tmp) for part in (simulated, through_ptx, plain, compiled))
 
 
 sys.exit(main())

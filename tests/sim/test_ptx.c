@@ -67,6 +67,8 @@ static const struct Row {
 	{"dwwd", "mad.wide.s32", 5, 0xfffffffe, 3, 11},
 	{"wwww", "mul.hi.u32", 0xfffffffe, 0xffffffff, 0xffffffff, 0},
 	{"wwww", "mul.hi.s32", 0, 0xffffffff, 0xffffffff, 0},
+	{"hhhh", "mul.hi.u16", 0xfffe, 0xffff, 0xffff, 0},
+	{"hhhh", "mul.hi.s16", 0xffff, 0xffff, 1, 0},
 	{"whhh", "mul.wide.s16", 0xfffffffe, 0xffff, 2, 0},
 	{"wwww", "div.s32", 0xfffffffd, 0xfffffff9, 2, 0},
 	{"wwww", "rem.s32", 0xffffffff, 0xfffffff9, 2, 0},
@@ -98,6 +100,8 @@ static const struct Row {
 	{"wwww", "xor.b32", 6, 5, 3, 0},
 	{"wwww", "dp4a.s32.s32", 10 - 1 + 6 + 0, 0x00fe0105, 0x05fdff02, 0},
 	{"wwww", "dp4a.u32.u32", 0xfe02, 0xff000001, 0xff000001, 0},
+	{"wwww", "dp2a.lo.u32.u32", 3 * 5 + 7 * 2, 0x00070003, 0xffff0205, 0},
+	{"wwww", "dp2a.hi.s32.s32", 3 * 5 - 7 * 2, 0xfff90003, 0x0205ffff, 0},
 	/* 1.0f + 2^-24: rounds to even; fma keeps what mul and add would lose */
 	{"wwww", "add.rn.f32", 0x3f800000, 0x3f800000, 0x33800000, 0},
 	{"wwww", "fma.rn.f32", 0x34000001, 0x3f800001, 0x3f800001, 0xbf800001},
@@ -153,7 +157,7 @@ static int
 operands(const char *text)
 {
 	static const char *const one[] = {"abs", "neg", "not", "popc", "clz", "brev", "cvt", "sqrt", "rcp"},
-		*const three[] = {"mad", "fma", "shf", "bfe", "prmt", "dp4a"};
+		*const three[] = {"mad", "fma", "shf", "bfe", "prmt", "dp4a", "dp2a"};
 	size_t k;
 
 	for (k = 0; k < sizeof one / sizeof *one; k++)
@@ -298,12 +302,71 @@ START_TEST(missing_barrier)
 }
 END_TEST
 
+/* A warp group multiplies 64 x 16 by 16 x 8, all ones, onto sums that begin as 5; a thread
+ * stores its last sum. SHOW: what lies in shared memory is shown to products. */
+#define PRODUCT(SHOW, FENCE, KEEP, WAIT) \
+	".visible .entry product(.param .u64 out)\n" \
+	"{\n" \
+	".reg .pred %p<3>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f32 %f<5>;\n" \
+	".shared .align 1024 .b8 tile[4096];\n" \
+	"ld.param.u64 %rd1, [out];\n" \
+	"mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 5; mov.u32 %r3, tile; add.s32 %r4, %r3, %r2;\n" \
+	"mov.u32 %r5, 0x3c003c00;\n" \
+	"st.shared.v4.u32 [%r4], {%r5, %r5, %r5, %r5}; st.shared.v4.u32 [%r4+16], {%r5, %r5, %r5, %r5};\n" \
+	SHOW "bar.sync 0;\n" \
+	"mov.f32 %f1, 0f40A00000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n" \
+	"mov.u64 %rd2, 0xC000001000010000; mov.u64 %rd3, 0xC000001000010080;\n" \
+	"mov.u32 %r6, " KEEP "; setp.ne.b32 %p1, %r6, 0;\n" \
+	FENCE \
+	"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd2, %rd3, %p1, 1, 1, 0, 0;\n" \
+	"wgmma.commit_group.sync.aligned;\n" \
+	WAIT \
+	"mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %rd1, %rd4; st.global.f32 [%rd5], %f4;\n" \
+	"wgmma.wait_group.sync.aligned 0;\n" \
+	"ret;\n" \
+	"}\n"
+#define SHOW "fence.proxy.async.shared::cta;\n"
+#define FENCE "wgmma.fence.sync.aligned;\n"
+#define WAIT "wgmma.wait_group.sync.aligned 0;\n"
+
+START_TEST(group_product)
+{
+	static const struct { const char *text; float want; } cases[] = {      /* 0: a finding, or no right sum */
+		{PRODUCT(SHOW, FENCE, "1", WAIT), 21}, {PRODUCT(SHOW, FENCE, "0", WAIT), 16},
+		{PRODUCT("", FENCE, "1", WAIT), 0}, {PRODUCT(SHOW, "", "1", WAIT), 0},
+		{PRODUCT(SHOW, FENCE, "1", ""), 0},
+	};
+	char text[4096], name[32];
+	Sim *s = sim_new(&(SimConfig){.warp = 32, .traced = true});
+	float *out = sim_alloc(s, 512);
+	void *args[] = {&out};
+	const SimFinding *f;
+	int rc, i;
+
+	snprintf(text, sizeof text, "%s%s", head, cases[_i].text);
+	snprintf(name, sizeof name, "ptx_product%d", _i);
+	sim_written(s, out, 512);
+	memset(out, 0, 512);
+	rc = launch(s, build(text, name), "product__sim", 128, args);
+	ck_assert_msg(cases[_i].want == 0 || rc == SIM_OK, "%s", sim_findings(s, &f) ? f[0].text : "?");
+	for (i = 0; i < 128; i++)
+		ck_assert(cases[_i].want ? out[i] == cases[_i].want : rc == SIM_FINDINGS || out[i] != 21);
+	sim_release(s, out);
+	sim_free(s);
+}
+END_TEST
+
 START_TEST(not_understood)
 {
 	static const char *const texts[] = {
 		".visible .entry k(.param .u64 a)\n{\n.reg .b32 %r<2>;\nmov.u32 %r1, {1;\n}\n",
 		".visible .entry k(.param .u64 a)\n{\nld.global.u32;\n}\n",
 		".visible .entry k(.param .u64 a)\n{\nret;\n",
+		".visible .entry k(.param .u64 a)\n{\n.reg .b64 %d<2>; .reg .f32 %f<2>; .reg .pred %p<2>;\n"
+			"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f1}, %d1, %d1, %p1, 1, 1, 0, 0;\nret;\n}\n",
+		".visible .entry k(.param .u64 a)\n{\n.reg .b32 %r<2>; .reg .b64 %d<2>;\n"
+			"cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], [%r1];\n"
+			"ret;\n}\n",
 		".visible .func k(.param .u64 a)\n{\nret;\n}\n",
 		"nonsense",
 	};
@@ -334,6 +397,7 @@ main(void)
 	tcase_add_test(t, instructions);
 	tcase_add_test(t, kernel);
 	tcase_add_test(t, missing_barrier);
+	tcase_add_loop_test(t, group_product, 0, 5);
 	tcase_add_test(t, not_understood);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
