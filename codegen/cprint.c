@@ -647,6 +647,11 @@ static void kernel_function(CFile *f, const Kernel *k, const char *name)
 	f->loc = k->loc;
 	if (f->gpu) {
 		gpu_params(&c, k, name);
+		/* before anything of memory is touched: a kernel after the next relies on it too */
+		if (f->m->machine && machine_has(f->m->machine, "grid-wait")) {
+			cfn_line(&c, "tcc_grid_launch();");
+			cfn_line(&c, "tcc_grid_wait();");
+		}
 		if (!static_shared(k))
 			cfn_line(&c, "TCC_SHARED_DYN(tcc_shared_memory);");
 		fold_memory(&c, k->body);
@@ -722,10 +727,12 @@ void cfile_sim_entry(CFile *f, const Kernel *k, const char *name)
 		fprintf(f->out, "%sTCC_ARG(%s, %d)", n ? ", " : "", buf_type(&c, k, b), n);
 	for (int s = 0; s < k->nsyms; s++, n++)
 		fprintf(f->out, "%sTCC_ARG(i64, %d)", n ? ", " : "", n);
-	if (k->nerrors)
+	if (k->nerrors) {
 		fprintf(f->out, "%sTCC_ARG(i32 *, %d)", n ? ", " : "", n);
-	for (int m = 0; m < k->nmaps; m++)
-		fprintf(f->out, ", TCC_ARG(tcc_map, %d)", ++n);
+		n++;
+	}
+	for (int m = 0; m < k->nmaps; m++, n++)
+		fprintf(f->out, ", TCC_ARG(tcc_map, %d)", n);
 	fputs(");\n}\n\n", f->out);
 }
 

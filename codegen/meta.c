@@ -345,6 +345,10 @@ kernel_row(Lay *l, const Kernel *k, int i)
 	for (e = 0; e < k->nmaps; e++)
 		map_row(l, k, &k->maps[e]);
 	r.digest = l->digest[i];
+	for (e = 0; e < k->nbufs; e++)
+		r.writes |= (uint64_t)k->writes[e] << (e < 63 ? e : 63);
+	if (l->m->machine && machine_has(l->m->machine, "grid-wait"))
+		r.flags |= TCC_KERNEL_WAITS;
 	r.flops = k->flops;
 	r.bytes = k->bytes;
 	memcpy(grow(&l->kernels, sizeof r), &r, sizeof r);

@@ -52,7 +52,7 @@ static const struct { const char *base, *names; } further[] = {
 
 /* What GPUs have beside what their columns say, from the named row on. */
 static const struct { const char *name, *has; } features[] = {
-	{"sm_75", "ldmatrix,f16"}, {"sm_80", "cp.async"}, {"sm_90", "tma"}, {"sm_90a", "wgmma"}, {"gfx90a", "f16"},
+	{"sm_75", "ldmatrix,f16"}, {"sm_80", "cp.async"}, {"sm_90", "tma,grid-wait"}, {"sm_90a", "wgmma"}, {"gfx90a", "f16"},
 	{"gfx1100", "f16"},
 };
 

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define TCC_ABI_VERSION 2
+#define TCC_ABI_VERSION 3
 
 /* Status codes are the exit codes of the programs. */
 enum {
@@ -83,8 +83,11 @@ typedef enum TccDtype {
 enum {
 	TCC_DEV_CPU  = 1,
 	TCC_DEV_CUDA = 2,
+	TCC_DEV_CUDA_HOST = 3,
 	TCC_DEV_HIP  = 10,
+	TCC_DEV_HIP_HOST = 11,
 	TCC_DEV_SIM  = 12,      /* kDLExtDev */
+	TCC_DEV_CUDA_MANAGED = 13,
 };
 
 /*
@@ -399,6 +402,10 @@ typedef struct TccPort {
 	uint64_t default_size;
 } TccPort;
 
+enum {
+	TCC_KERNEL_WAITS = 1,   /* device: waits for the launch before it by itself, first of all (sm_90) */
+};
+
 typedef struct TccKernel {
 	TccString name;                 /* readable and unique in the model */
 	TccString symbol;               /* its function in a device image */
@@ -411,6 +418,8 @@ typedef struct TccKernel {
 	uint32_t errors, nerrors;       /* rows of TccMeta.texts: the node of each error code */
 	uint32_t maps, nmaps;           /* rows of TccMeta.maps */
 	uint32_t digest;                /* of its code before that is compiled; 0: not known */
+	uint32_t flags;                 /* TCC_KERNEL_* */
+	uint64_t writes;                /* bit i: buffer i is written; the last bit: all from 63 on */
 	double flops, bytes;            /* per unit of grid x (times y and z); 0: not known */
 } TccKernel;
 

@@ -176,8 +176,8 @@ static int timed_launch(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	double units = (double)args[0] * args[1] * args[2];
 	uint64_t start = tcc_now();
 	int rc = ctx->launch(ctx, kernel, args);
-	if (!rc && dev && !(rc = tcc_queue_flush(ctx)))
-		rc = dev->ops->sync(dev, ctx->stream, &ctx->err);
+	if (!rc && dev)
+		rc = tcc_queue_wait(ctx);
 	uint64_t ns = tcc_now() - start;
 	if (!rc && ctx->inst->options.profile & TCC_PROFILE_EVENTS)
 		rc = note_event(ctx, kernel, start, ns);
@@ -199,6 +199,20 @@ static int32_t api_launch(TccRun *run, int64_t kernel, const int64_t *args)
 	return run->status = ctx->launch(ctx, (uint32_t)kernel, args);
 }
 
+/* Fetches all of a small buffer, once for all its elements. False: it is large. */
+static bool peek(TccContext *ctx, const TccSlot *s)
+{
+	if (s->size > sizeof ctx->peeked)
+		return false;
+	if (ctx->peek_at == s->p && ctx->peek_bytes == s->size)
+		return true;
+	if (!tcc_move(ctx, ctx->peeked, true, s->p, false, s->size)) {
+		ctx->peek_at = s->p;
+		ctx->peek_bytes = s->size;
+	}
+	return true;
+}
+
 static int64_t api_load(TccRun *run, int64_t buffer, int64_t dtype, int64_t index)
 {
 	TccContext *ctx = of(run);
@@ -209,6 +223,8 @@ static int64_t api_load(TccRun *run, int64_t buffer, int64_t dtype, int64_t inde
 		return 0;
 	if (s->host)
 		return tcc_element_int((uint32_t)dtype, s->p, index);
+	if (peek(ctx, s))
+		return run->status ? 0 : tcc_element_int((uint32_t)dtype, ctx->peeked, index);
 	uint64_t in_byte = bits < 8 ? 8 / bits : 1;
 	if (tcc_move(ctx, word, true, s->p + index * bits / 8, false, bits < 8 ? 1 : bits / 8))
 		return 0;
@@ -334,6 +350,8 @@ static int use_callers(TccContext *ctx, int64_t i, int rank, const int64_t *dims
 		return wrong_output(ctx, i, "has another element type");
 	if (t->ndim != rank)
 		return wrong_output(ctx, i, "has another rank");
+	if (!tcc_on_host(t) && (dtype == TCC_STRING || !tcc_on_device(ctx, t)))
+		return wrong_output(ctx, i, "is on another device");
 	if (!tcc_tensor_size(dtype, rank, t->shape, &room, NULL) || !tcc_is_compact(t))
 		return wrong_output(ctx, i, "has a bad shape or strides");
 	if (room < count || (count && !t->data))
@@ -350,7 +368,7 @@ static int use_ours(TccContext *ctx, int64_t i, int rank, const int64_t *dims, u
 	uint32_t dtype = ctx->inst->outputs[i].dtype;
 	TccOut *o = &ctx->out[i];
 	int64_t *shape = tcc_run_alloc(ctx, rank * sizeof *shape, true);
-	if (!shape || tcc_block_fit(ctx, &o->host, bytes, true))
+	if (!shape || tcc_pinned_fit(ctx, &o->host, bytes))
 		return ctx->run.status;
 	if (rank)
 		memcpy(shape, dims, rank * sizeof *dims);
@@ -358,6 +376,18 @@ static int use_ours(TccContext *ctx, int64_t i, int rank, const int64_t *dims, u
 	*v = (TccValue){.kind = TCC_TENSOR, .dtype = dtype};
 	tcc_tensor_set(&v->u.tensor, dtype, rank, shape, o->host.p);
 	return 0;
+}
+
+/* A place in the stage for so many bytes on their way to the host; NULL: none is left. */
+static uint8_t *stage_output(TccContext *ctx, uint64_t bytes)
+{
+	TccStage *s = &ctx->stage;
+	uint64_t room = tcc_round_up(bytes, TCC_STAGE_ALIGN);
+	if (bytes > TCC_STAGE_EACH || room > s->end - s->high)
+		return NULL;
+	s->high += room;
+	s->used_out = true;
+	return s->dev + s->high - room;
 }
 
 /* Where a kernel writes output i: the result's memory, or a block of the device. */
@@ -368,24 +398,33 @@ static int bind_output(TccContext *ctx, int64_t i, TccSlot *s, uint64_t bytes)
 	const TccTensor *t = &ctx->outputs[i].u.tensor;
 	bool host = !dev || ctx->inst->outputs[i].dtype == TCC_STRING;
 	*s = (TccSlot){.p = tcc_tensor_data(t), .size = bytes, .host = host};
-	if (host || t->device_type == dev->ops->device_type)
+	if (host || tcc_on_device(ctx, t))
 		return 0;
-	if (tcc_block_fit(ctx, &o->dev, bytes, false))
-		return ctx->run.status;
-	if (dev->ops->forget)
-		dev->ops->forget(ctx->inst->dev, o->dev.p, bytes);
 	o->download_to = s->p;
 	o->bytes = bytes;
-	s->p = o->dev.p;
+	if (!(s->p = stage_output(ctx, bytes))) {
+		if (tcc_block_fit(ctx, &o->dev, bytes, false))
+			return ctx->run.status;
+		s->p = o->dev.p;
+	}
+	o->from = s->p;
+	if (dev->ops->forget)
+		dev->ops->forget(ctx->inst->dev, s->p, bytes);
 	return 0;
 }
 
 static int copy_output(TccContext *ctx, int64_t i, const TccSlot *s, uint64_t bytes)
 {
-	const TccDevice *dev = ctx->inst->dev;
 	const TccTensor *t = &ctx->outputs[i].u.tensor;
-	bool host = !dev || t->device_type != dev->ops->device_type;
-	return tcc_move(ctx, tcc_tensor_data(t), host, s->p, s->host, bytes);
+	TccOut *o = &ctx->out[i];
+	bool host = !tcc_on_device(ctx, t);
+	uint8_t *place = host && !s->host && bytes ? stage_output(ctx, bytes) : NULL;
+	if (!place)
+		return tcc_move(ctx, tcc_tensor_data(t), host, s->p, s->host, bytes);
+	o->download_to = tcc_tensor_data(t);
+	o->from = place;
+	o->bytes = bytes;
+	return tcc_move(ctx, place, false, s->p, false, bytes);
 }
 
 /* Brings a value's tensors to the host. */

@@ -63,9 +63,32 @@ static bool aligned(const TccTensor *t)
 	return unit < 2 || (uintptr_t)tcc_tensor_data(t) % unit == 0;
 }
 
-static bool on_host(const TccTensor *t)
+bool tcc_on_host(const TccTensor *t)
 {
-	return t->device_type == TCC_DEV_CPU || t->device_type == 3 || t->device_type == 11;
+	return t->device_type == TCC_DEV_CPU || t->device_type == TCC_DEV_CUDA_HOST ||
+	       t->device_type == TCC_DEV_HIP_HOST;
+}
+
+bool tcc_on_device(const TccContext *ctx, const TccTensor *t)
+{
+	const TccDevice *dev = ctx->inst->dev;
+	if (!dev)
+		return false;
+	if (t->device_type == TCC_DEV_CUDA_MANAGED)
+		return dev->ops->device_type == TCC_DEV_CUDA;
+	return t->device_type == dev->ops->device_type && t->device_id == dev->ordinal;
+}
+
+/* A place in the stage for so many bytes on their way to the device; NULL: none is left. */
+static uint8_t *stage_input(TccContext *ctx, uint64_t bytes, uint8_t **dev)
+{
+	TccStage *s = &ctx->stage;
+	uint64_t room = tcc_round_up(bytes, TCC_STAGE_ALIGN);
+	if (bytes > TCC_STAGE_EACH || room > s->low)
+		return NULL;
+	s->low -= room;
+	*dev = s->dev + s->low;
+	return s->host + s->low;
 }
 
 /* Uses the caller's memory where it can, else a copy. */
@@ -75,15 +98,22 @@ static int bind_tensor(TccContext *ctx, uint32_t i, const TccTensor *t, uint64_t
 	const char *name = tcc_string(ctx->inst->model, ctx->inst->inputs[i].name);
 	bool to_dev = dev && ctx->inst->inputs[i].dtype != TCC_STRING, direct = tcc_is_compact(t);
 	*s = (TccSlot){.p = tcc_tensor_data(t), .size = bytes, .host = !to_dev};
-	if (!on_host(t)) {
-		if (!to_dev || t->device_type != dev->ops->device_type || t->device_id != dev->ordinal ||
-		    !direct)
+	if (!tcc_on_host(t)) {
+		if (!to_dev || !tcc_on_device(ctx, t) || !direct)
 			return tcc_fail(&ctx->err, TCC_BAD_DATA, "input '%s' is on another device, or not "
 			                "compact there", name);
 		return 0;
 	}
 	if (direct && !to_dev && aligned(t))
 		return 0;
+	uint8_t *place = to_dev ? stage_input(ctx, bytes, &s->p) : NULL;
+	if (place) {
+		if (direct)
+			memcpy(place, tcc_tensor_data(t), bytes);
+		else
+			tcc_compact(place, t);
+		return 0;
+	}
 	if (tcc_block_fit(ctx, &ctx->in_copy[i], bytes, !to_dev))
 		return ctx->run.status;
 	s->p = ctx->in_copy[i].p;

@@ -88,10 +88,11 @@ static int make_threads(TccContext *ctx)
 	const TccInst *inst = ctx->inst;
 	const TccOptions *o = &inst->options;
 	uint32_t nk = inst->meta->kernels.count;
-	ctx->errors = calloc(nk + 1, sizeof *ctx->errors);
+	if (!inst->dev && !(ctx->errors = calloc(nk + 1, sizeof *ctx->errors)))
+		return tcc_no_memory(&ctx->err, nk);
 	if (o->profile & TCC_PROFILE_KERNELS)
 		ctx->profile = calloc(nk + 1, sizeof *ctx->profile);
-	if (!ctx->errors || (o->profile & TCC_PROFILE_KERNELS && !ctx->profile))
+	if (o->profile & TCC_PROFILE_KERNELS && !ctx->profile)
 		return tcc_no_memory(&ctx->err, nk);
 	ctx->threads = o->threads;
 	if (inst->dev) {
@@ -116,10 +117,58 @@ static int make_threads(TccContext *ctx)
 	return 0;
 }
 
+static bool reports_errors(const TccInst *inst)
+{
+	for (uint32_t i = 0; i < inst->meta->kernels.count; i++)
+		if (inst->kernels[i].nerrors)
+			return true;
+	return false;
+}
+
+/* No more than the model's inputs and outputs can need, if that is known. */
+static uint64_t part_of_stage(const TccInst *inst, TccTable ports, uint64_t most)
+{
+	const TccPort *p = tcc_rows(inst->model, ports);
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < ports.count; i++) {
+		int64_t dims[TCC_MAX_RANK];
+		uint64_t bytes = TCC_STAGE_EACH;
+		for (int a = 0; a < p[i].rank; a++)
+			dims[a] = inst->dims[p[i].dims + a].size;
+		if (p[i].kind != TCC_TENSOR || p[i].rank < 0 ||
+		    !tcc_tensor_size(p[i].dtype, p[i].rank, dims, NULL, &bytes) || bytes > TCC_STAGE_EACH)
+			bytes = TCC_STAGE_EACH;
+		sum += tcc_round_up(bytes, TCC_STAGE_ALIGN);
+	}
+	return sum < most ? sum : most;
+}
+
+static int make_stage(TccContext *ctx)
+{
+	const TccInst *inst = ctx->inst;
+	TccStage *s = &ctx->stage;
+	TccBlock host = {0};
+	void *p = NULL;
+	s->words = part_of_stage(inst, inst->meta->inputs, TCC_STAGE_IN);
+	s->words_bytes = reports_errors(inst) ? inst->meta->kernels.count * sizeof *ctx->errors : 0;
+	s->end = tcc_round_up(s->words + s->words_bytes, TCC_STAGE_ALIGN) +
+	         part_of_stage(inst, inst->meta->outputs, TCC_STAGE_OUT);
+	int rc = tcc_pinned_fit(ctx, &host, s->end);
+	s->host = host.p;
+	if (!rc)
+		rc = inst->dev->ops->alloc(inst->dev, s->end ? s->end : 1, &p, &ctx->err);
+	s->dev = p;
+	/* what lies between outputs comes back too */
+	if (!rc)
+		rc = inst->dev->ops->zero(inst->dev, ctx->stream, p, s->end ? s->end : 1, &ctx->err);
+	if (!rc)
+		ctx->errors = (int32_t *)(void *)(s->host + s->words);
+	return rc;
+}
+
 static int make_stream(TccContext *ctx)
 {
 	TccDevice *dev = ctx->inst->dev;
-	void *p = NULL;
 	if (!dev || dev->ops->enter(dev, &ctx->err))
 		return ctx->err.code;
 	ctx->stream = ctx->inst->options.stream;
@@ -128,10 +177,8 @@ static int make_stream(TccContext *ctx)
 			return ctx->err.code;
 		ctx->own_stream = true;
 	}
-	uint32_t nk = ctx->inst->meta->kernels.count;
-	dev->ops->alloc(dev, (nk + 1) * sizeof *ctx->errors, &p, &ctx->err);
-	ctx->dev_errors = p;
-	return ctx->err.code ? ctx->err.code : tcc_queue_new(ctx);
+	int rc = make_stage(ctx);
+	return rc ? rc : tcc_queue_new(ctx);
 }
 
 int tcc_context_new(TccInst *inst, TccContext **out)
@@ -159,12 +206,16 @@ static void free_memory(TccContext *ctx)
 	for (uint32_t i = 0; ctx->in_copy && i < h->inputs.count; i++)
 		tcc_block_free(ctx, ctx->in_copy[i].p, host || ctx->inst->inputs[i].dtype == TCC_STRING);
 	for (uint32_t i = 0; ctx->out && i < h->outputs.count; i++) {
-		free(ctx->out[i].host.p);
+		tcc_pinned_free(ctx, ctx->out[i].host.p);
 		tcc_block_free(ctx, ctx->out[i].dev.p, host);
 	}
 	tcc_free_run(ctx);
 	tcc_block_free(ctx, ctx->arena.p, host);
-	tcc_block_free(ctx, ctx->dev_errors, host);
+	if (!host) {
+		tcc_block_free(ctx, ctx->stage.dev, false);
+		tcc_pinned_free(ctx, ctx->stage.host);
+		ctx->errors = NULL;
+	}
 }
 
 void tcc_context_free(TccContext *ctx)
@@ -207,7 +258,12 @@ static int start_run(TccContext *ctx)
 	if (ctx->swapped)
 		tcc_reset_slots(ctx);
 	memcpy(ctx->sizes, ctx->const_sizes, ctx->nbuffers * sizeof *ctx->sizes);
-	memset(ctx->errors, 0, nk * sizeof *ctx->errors);
+	memset(ctx->errors, 0, dev ? ctx->stage.words_bytes : nk * sizeof *ctx->errors);
+	ctx->stage.low = ctx->stage.words;
+	ctx->stage.used_out = false;
+	ctx->stage.high = tcc_round_up(ctx->stage.words + ctx->stage.words_bytes, TCC_STAGE_ALIGN);
+	ctx->peek_at = NULL;
+	ctx->round_trips = 0;
 	for (uint32_t i = 0; i < ctx->inst->meta->outputs.count; i++) {
 		ctx->out[i].done = false;
 		ctx->out[i].download_to = NULL;
@@ -215,25 +271,59 @@ static int start_run(TccContext *ctx)
 	if (ctx->pool && ctx->shareable > HEAT_COST)
 		tcc_pool_heat(ctx->pool);
 	ctx->shareable = 0;
-	return dev ? tcc_queue_zero(ctx, ctx->dev_errors, (nk + 1) * sizeof *ctx->errors) : 0;
+	return 0;
 }
 
-/* Device results to the host; the download of the error words waits for all kernels. */
-static int fetch(TccContext *ctx)
+/* Small inputs and zeroed error words, in one transfer. */
+static int send_stage(TccContext *ctx)
+{
+	TccStage *s = &ctx->stage;
+	uint64_t bytes = s->words + s->words_bytes - s->low;
+	if (!ctx->inst->dev || !bytes)
+		return 0;
+	return tcc_queue_move(ctx, TCC_WORK_UP, s->dev + s->low, s->host + s->low, bytes);
+}
+
+static bool staged(const TccContext *ctx, const TccOut *o)
+{
+	return o->from >= ctx->stage.dev && o->from < ctx->stage.dev + ctx->stage.end;
+}
+
+/* Error words and small outputs in one transfer, large outputs in one each; the host waits once for all.
+ * Transfers to memory of ours belong to the queue's work; the caller's may be another each time. */
+static int receive(TccContext *ctx)
 {
 	TccDevice *dev = ctx->inst->dev;
-	uint32_t nk = ctx->inst->meta->kernels.count;
-	if (!dev)
-		return 0;
-	int rc = tcc_queue_flush(ctx);
-	if (rc)
-		return rc;
-	rc = nk ? tcc_move(ctx, ctx->errors, true, ctx->dev_errors, false, nk * sizeof *ctx->errors)
-	            : dev->ops->sync(dev, ctx->stream, &ctx->err);
+	TccStage *s = &ctx->stage;
+	uint64_t end = s->used_out ? s->high : s->words + s->words_bytes;
+	int rc = 0;
 	for (uint32_t i = 0; !rc && i < ctx->inst->meta->outputs.count; i++) {
 		TccOut *o = &ctx->out[i];
-		if (o->download_to)
-			rc = tcc_move(ctx, o->download_to, true, o->dev.p, false, o->bytes);
+		if (o->download_to && !staged(ctx, o) && o->download_to == o->host.p)
+			rc = tcc_queue_move(ctx, TCC_WORK_DOWN, o->download_to, o->from, o->bytes);
+	}
+	if (!rc && end > s->words)
+		rc = tcc_queue_move(ctx, TCC_WORK_DOWN, s->host + s->words, s->dev + s->words, end - s->words);
+	if (!rc)
+		rc = tcc_queue_flush(ctx);
+	for (uint32_t i = 0; !rc && i < ctx->inst->meta->outputs.count; i++) {
+		TccOut *o = &ctx->out[i];
+		if (o->download_to && !staged(ctx, o) && o->download_to != o->host.p)
+			rc = dev->ops->download(dev, ctx->stream, o->download_to, o->from, o->bytes, &ctx->err);
+	}
+	return rc ? rc : tcc_queue_wait(ctx);
+}
+
+/* Device results to the host. */
+static int fetch(TccContext *ctx)
+{
+	if (!ctx->inst->dev)
+		return 0;
+	int rc = receive(ctx);
+	for (uint32_t i = 0; !rc && i < ctx->inst->meta->outputs.count; i++) {
+		const TccOut *o = &ctx->out[i];
+		if (o->download_to && staged(ctx, o))
+			memcpy(o->download_to, ctx->stage.host + (o->from - ctx->stage.dev), o->bytes);
 	}
 	return rc;
 }
@@ -241,7 +331,7 @@ static int fetch(TccContext *ctx)
 static int check_errors(TccContext *ctx)
 {
 	const TccInst *inst = ctx->inst;
-	for (uint32_t k = 0; k < inst->meta->kernels.count; k++) {
+	for (uint32_t k = 0; k < inst->meta->kernels.count && (!inst->dev || ctx->stage.words_bytes); k++) {
 		const TccKernel *kernel = &inst->kernels[k];
 		int32_t code = ctx->errors[k];
 		if (!code)
@@ -264,9 +354,7 @@ static int sync_for_times(TccContext *ctx)
 	TccDevice *dev = ctx->inst->dev;
 	if (!dev || !(ctx->inst->options.profile & TCC_PROFILE_TRANSFERS))
 		return 0;
-	if (tcc_queue_flush(ctx))
-		return ctx->err.code;
-	return dev->ops->sync(dev, ctx->stream, &ctx->err);
+	return tcc_queue_wait(ctx);
 }
 
 static int run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs)
@@ -275,6 +363,8 @@ static int run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs)
 	int rc = start_run(ctx);
 	if (!rc)
 		rc = tcc_bind_inputs(ctx, inputs, ninputs);
+	if (!rc)
+		rc = send_stage(ctx);
 	if (!rc)
 		rc = sync_for_times(ctx);
 	uint64_t bound = tcc_now();
@@ -304,6 +394,11 @@ int tcc_run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs,
 		                (unsigned long long)noutputs, ctx->inst->meta->outputs.count);
 	ctx->outputs = outputs;
 	int rc = run(ctx, inputs, ninputs);
+	if (rc && ctx->inst->dev) {
+		/* the caller may free what transfers are still about */
+		tcc_queue_drop(ctx);
+		tcc_ops(ctx)->sync(ctx->inst->dev, ctx->stream, NULL);
+	}
 	if (rc && !ctx->err.code)
 		tcc_fail(&ctx->err, rc, "the model's plan ended with code %d", rc);
 	return rc;

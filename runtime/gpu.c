@@ -4,7 +4,7 @@
 #include <string.h>
 #include "gpu.h"
 
-enum { NON_BLOCKING = 1, STATIC_SHARED = 48 << 10, CAPTURE_THREAD_LOCAL = 1 };
+enum { NON_BLOCKING = 1, STATIC_SHARED = 48 << 10, CAPTURE_THREAD_LOCAL = 1, NO_TIMING = 2 };
 
 static Gpu *gpu(TccDevice *dev)
 {
@@ -61,6 +61,16 @@ static void find_graphs(Gpu *g)
 		g->graphs = (GpuGraphs){0};
 }
 
+static void find_optional(Gpu *g)
+{
+	int (*version)(int *) = NULL;
+	for (int i = 0; g->driver->optional && i < GPU_OPTIONAL; i++)
+		g->optional[i] = g->driver->optional[i] ? dlsym(g->library, g->driver->optional[i]) : NULL;
+	*(void **)&version = dlsym(g->library, g->driver->version);
+	if (version && version(&g->version))
+		g->version = 0;
+}
+
 static int find_device(Gpu *g, int ordinal, TccErr *err)
 {
 	int n = 0, rc = g->f.init(0);
@@ -77,36 +87,42 @@ static int find_device(Gpu *g, int ordinal, TccErr *err)
 	return check(&g->dev, g->f.get(&g->device, ordinal), "opening the device", err);
 }
 
+static void put_version(const Gpu *g, char *text, size_t size, const char *before, int v)
+{
+	int big = g->driver->major;
+	snprintf(text, size, "%s %s %d.%d", before, g->driver->what, v / big, v % big / (big / 100));
+}
+
 /* "NVIDIA L4, sm_89, driver for CUDA 12.4" */
 static void describe(Gpu *g, char *text, size_t size)
 {
 	char name[128] = "?", arch[32] = "";
-	int (*version)(int *) = NULL, v = 0;
 	g->f.name(name, sizeof name, g->device);
 	if (g->driver->arch)
 		g->driver->arch(g, arch, sizeof arch);
-	*(void **)&version = dlsym(g->library, g->driver->version);
-	if (version && version(&v))
-		v = 0;
-	int n = snprintf(text, size, "%s%s%s", name, *arch ? ", " : "", arch), big = g->driver->major;
-	if (v && n > 0 && (size_t)n < size)
-		snprintf(text + n, size - n, ", driver for %s %d.%d", g->driver->what, v / big,
-		         v % big / (big / 100));
+	int n = snprintf(text, size, "%s%s%s", name, *arch ? ", " : "", arch);
+	if (g->version && n > 0 && (size_t)n < size)
+		put_version(g, text + n, size - n, ", driver for", g->version);
 }
 
 static int unfit(Gpu *g, int code, TccErr *err)
 {
 	const TccModel *m = g->dev.model;
-	char device[256], list[160] = "";
+	char device[256], list[160] = "", needs[64] = "";
+	int version = g->driver->needs ? g->driver->needs(m) : 0;
 	describe(g, device, sizeof device);
 	for (uint64_t i = 0; i < m->nimages; i++) {
 		size_t n = strlen(list);
 		snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", m->images[i].arch);
 	}
-	const char *why = code ? g->driver->error(g, code) : NULL;
+	if (version)
+		put_version(g, needs, sizeof needs, " by a driver for", version);
+	const char *why = code ? g->driver->error(g, code) : NULL, *help = "compile with its --target too, or renew the driver";
+	if (g->version && version > g->version)
+		help = "renew the driver";
 	return tcc_fail(err, TCC_NO_DEVICE, "the device (%s) cannot run what the program was compiled "
-	                "for: %s%s%s; compile with its --target too, or renew the driver", device, list,
-	                why ? "; the driver says: " : "", why ? why : "");
+	                "for: %s%s%s%s; %s", device, list, needs, why ? "; the driver says: " : "",
+	                why ? why : "", help);
 }
 
 static int load_module(Gpu *g, TccErr *err)
@@ -159,8 +175,10 @@ int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, in
 		rc = find_calls(g, driver->calls, sizeof g->f / sizeof(void *), (void **)&g->f, err);
 	if (!rc)
 		rc = find_calls(g, driver->more, driver->nmore, g->extra, err);
-	if (!rc)
+	if (!rc) {
 		find_graphs(g);
+		find_optional(g);
+	}
 	if (!rc)
 		rc = find_device(g, ordinal, err);
 	if (!rc && driver->ready)
@@ -235,10 +253,7 @@ int tcc_gpu_upload(TccDevice *dev, void *stream, void *dst, const void *src, uin
 int tcc_gpu_download(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
                      TccErr *err)
 {
-	int rc = gpu(dev)->f.download(dst, (uintptr_t)src, bytes, stream);
-	if (!rc)
-		rc = gpu(dev)->f.stream_sync(stream);
-	return check(dev, rc, "download", err);
+	return check(dev, gpu(dev)->f.download(dst, (uintptr_t)src, bytes, stream), "download", err);
 }
 
 int tcc_gpu_copy(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
@@ -257,10 +272,26 @@ int tcc_gpu_launch(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err
 	Gpu *g = gpu(dev);
 	const TccModel *m = dev->model;
 	const TccKernel *k = (const TccKernel *)tcc_rows(m, tcc_meta(m)->kernels) + l->kernel;
-	int rc = g->f.launch(g->functions[l->kernel], (unsigned)l->grid[0], (unsigned)l->grid[1],
+	int rc = -1;
+	if (l->follows && k->flags & TCC_KERNEL_WAITS && g->driver->launch_early)
+		rc = g->driver->launch_early(g, stream, k, g->functions[l->kernel], l);
+	if (rc >= 0)
+		return rc ? tcc_gpu_fail(g, rc, tcc_string(m, k->name), err) : 0;
+	rc = g->f.launch(g->functions[l->kernel], (unsigned)l->grid[0], (unsigned)l->grid[1],
 	                     (unsigned)l->grid[2], k->block[0], k->block[1], k->block[2], k->shared,
 	                     stream, l->params, NULL);
 	return rc ? tcc_gpu_fail(g, rc, tcc_string(m, k->name), err) : 0;
+}
+
+void *tcc_gpu_pin(TccDevice *dev, uint64_t bytes)
+{
+	void *p = NULL;
+	return gpu(dev)->f.pin(&p, bytes, 0) ? NULL : p;
+}
+
+void tcc_gpu_unpin(TccDevice *dev, void *p)
+{
+	gpu(dev)->f.unpin(p);
 }
 
 int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err)
@@ -268,27 +299,111 @@ int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err)
 	return check(dev, gpu(dev)->f.stream_sync(stream), "running the kernels", err);
 }
 
-/* Records the stream while the work is issued to it. */
+/* --- graphs ------------------------------------------------------------------------------ */
+
+/* What a list is recorded with: a stream for each lane, an event for each piece that another lane waits for. */
+typedef struct Recorder {
+	Gpu *g;
+	const TccWork *list;
+	uint32_t n;
+	void *stream[TCC_LANES];        /* lane 0: the caller's */
+	bool begun[TCC_LANES];
+	void **event;                   /* per piece, then one for the start and one for each lane's end */
+} Recorder;
+
+static void *event(Recorder *r, uint32_t i, int *rc)
+{
+	if (!*rc && !r->event[i])
+		*rc = r->g->graphs.event_new(&r->event[i], NO_TIMING);
+	return r->event[i];
+}
+
+static int record(Recorder *r, uint32_t i, int lane)
+{
+	int rc = 0;
+	void *e = event(r, i, &rc);
+	return rc ? rc : r->g->graphs.record(e, r->stream[lane]);
+}
+
+/* A lane's stream belongs to the recording once it waits for something of it. */
+static int begin_lane(Recorder *r, const TccWork *w)
+{
+	int rc = 0;
+	if (!r->stream[w->lane])
+		rc = r->g->f.stream_new(&r->stream[w->lane], NON_BLOCKING);
+	if (!rc && w->lane && !r->begun[w->lane])
+		rc = r->g->graphs.wait(r->stream[w->lane], r->event[r->n], 0);
+	r->begun[w->lane] = true;
+	for (int l = 0; !rc && l < TCC_LANES; l++)
+		if (w->wait[l])
+			rc = r->g->graphs.wait(r->stream[w->lane], r->event[w->wait[l] - 1], 0);
+	return rc;
+}
+
+/* 0, a code of the driver's, or a negative one of ours with its message. */
+static int record_piece(Recorder *r, uint32_t i, TccErr *err)
+{
+	const TccWork *w = &r->list[i];
+	int rc = begin_lane(r, w);
+	if (rc)
+		return rc;
+	if (tcc_issue(&r->g->dev, r->stream[w->lane], w, w->follows, err))
+		return -1;
+	return w->signals ? record(r, i, w->lane) : 0;
+}
+
+static int record_all(Recorder *r, TccErr *err)
+{
+	int rc = record(r, r->n, 0);
+	r->begun[0] = true;
+	for (uint32_t i = 0; !rc && i < r->n; i++)
+		rc = record_piece(r, i, err);
+	for (int l = 1; l < TCC_LANES; l++) {
+		if (!r->begun[l])
+			continue;
+		/* even after a failure: a recording whose streams have not met again cannot be ended */
+		int met = record(r, r->n + (uint32_t)l, l);
+		if (!met)
+			met = r->g->graphs.wait(r->stream[0], r->event[r->n + (uint32_t)l], 0);
+		rc = rc ? rc : met;
+	}
+	return rc;
+}
+
+static void recorder_free(Recorder *r)
+{
+	for (uint32_t i = 0; i < r->n + TCC_LANES; i++)
+		if (r->event[i])
+			r->g->graphs.event_free(r->event[i]);
+	for (int l = 1; l < TCC_LANES; l++)
+		if (r->stream[l])
+			r->g->f.stream_free(r->stream[l]);
+	free(r->event);
+}
+
 int tcc_gpu_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
                       TccErr *err)
 {
 	Gpu *g = gpu(dev);
+	Recorder r = {.g = g, .list = list, .n = n, .stream = {stream}};
 	void *recorded = NULL;
 	if (!g->graphs.begin)
 		return tcc_fail(err, TCC_UNSUPPORTED, "the %s driver has no graphs", g->driver->what);
-	int rc = check(dev, g->graphs.begin(stream, CAPTURE_THREAD_LOCAL), "recording a graph", err);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; !rc && i < n; i++)
-		rc = tcc_issue(dev, stream, &list[i], err);
-	int end = check(dev, g->graphs.end(stream, &recorded), "recording a graph", err);
+	r.event = calloc((size_t)n + TCC_LANES, sizeof *r.event);
+	if (!r.event)
+		return tcc_no_memory(err, n * sizeof *r.event);
+	int rc = g->graphs.begin(stream, CAPTURE_THREAD_LOCAL);
+	if (!rc) {
+		rc = record_all(&r, err);
+		int end = g->graphs.end(stream, &recorded);
+		rc = rc ? rc : end;
+	}
 	if (!rc)
-		rc = end;
-	if (!rc)
-		rc = check(dev, g->graphs.instantiate(graph, recorded, 0), "making a graph", err);
+		rc = g->graphs.instantiate(graph, recorded, 0);
 	if (recorded)
 		g->graphs.destroy(recorded);
-	return rc;
+	recorder_free(&r);
+	return rc < 0 ? err->code : check(dev, rc, "making a graph", err);
 }
 
 int tcc_gpu_graph_launch(TccDevice *dev, void *stream, void *graph, TccErr *err)

@@ -24,6 +24,8 @@ typedef struct GpuCalls {
 	int (*stream_sync)(void *stream);
 	int (*launch)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
 	              unsigned bz, unsigned shared, void *stream, void **params, void **extra);
+	int (*pin)(void **p, size_t bytes, unsigned flags);
+	int (*unpin)(void *p);
 } GpuCalls;
 
 /* Graphs, recorded from a stream; an old driver may lack them. */
@@ -34,9 +36,15 @@ typedef struct GpuGraphs {
 	int (*destroy)(void *graph);
 	int (*launch)(void *exec, void *stream);
 	int (*destroy_exec)(void *exec);
+	int (*event_new)(void **event, unsigned flags);
+	int (*event_free)(void *event);
+	int (*record)(void *event, void *stream);
+	int (*wait)(void *stream, void *event, unsigned flags);
 } GpuGraphs;
 
 typedef struct Gpu Gpu;
+
+enum { GPU_OPTIONAL = 3 };
 
 /* One of the two drivers. */
 typedef struct GpuDriver {
@@ -47,6 +55,7 @@ typedef struct GpuDriver {
 	const char *const *graphs;      /* of GpuGraphs' */
 	const char *const *more;        /* of Gpu.extra, nmore of them */
 	int nmore;
+	const char *const *optional;    /* names of calls that it may lack; may be NULL */
 	const char *hint;               /* what to do when there is no library */
 	const char *version;            /* call that gives the driver's version; it may lack it */
 	int major;                      /* what the version's major number is multiplied by */
@@ -55,10 +64,15 @@ typedef struct GpuDriver {
 	const char *(*error)(Gpu *g, int code);
 	/* Places the images in the order in which to try them; returns how many can fit. */
 	uint64_t (*choose)(Gpu *g, uint64_t *order);
+	/* The API version that the model's images need, as the driver numbers it; 0: not known. May be NULL. */
+	int (*needs)(const TccModel *m);
 	/* The device's architecture as --target says it, or nothing; may be NULL. */
 	void (*arch)(Gpu *g, char *text, size_t size);
 	void (*close)(Gpu *g);
 	int (*allow_shared)(Gpu *g, void *function, unsigned bytes);
+	/* Launches a kernel that may begin before the stream's work ahead of it ends, since it waits for that
+	 * by itself; NULL, or -1: the driver cannot. */
+	int (*launch_early)(Gpu *g, void *stream, const TccKernel *k, void *function, const TccLaunch *l);
 } GpuDriver;
 
 struct Gpu {
@@ -68,6 +82,8 @@ struct Gpu {
 	GpuCalls f;
 	GpuGraphs graphs;               /* all or none */
 	void *extra[8];                 /* the driver's further calls */
+	void *optional[GPU_OPTIONAL];   /* NULL where the driver has none */
+	int version;                    /* of the API that the driver has, as it numbers them; 0: not known */
 	void *context;
 	int device;
 	void *module;
@@ -94,6 +110,8 @@ int tcc_gpu_copy(TccDevice *dev, void *stream, void *dst, const void *src, uint6
 int tcc_gpu_zero(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err);
 int tcc_gpu_launch(TccDevice *dev, void *stream, const TccLaunch *l, TccErr *err);
 int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err);
+void *tcc_gpu_pin(TccDevice *dev, uint64_t bytes);
+void tcc_gpu_unpin(TccDevice *dev, void *p);
 int tcc_gpu_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
                       TccErr *err);
 int tcc_gpu_graph_launch(TccDevice *dev, void *stream, void *graph, TccErr *err);

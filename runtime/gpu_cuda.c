@@ -9,12 +9,14 @@ static const char *const calls[] = {
 	"cuModuleUnload", "cuModuleGetFunction", "cuMemAlloc_v2", "cuMemFree_v2",
 	"cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async",
 	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuLaunchKernel",
+	"cuMemHostAlloc", "cuMemFreeHost",
 };
 _Static_assert(sizeof calls == sizeof(GpuCalls), "a name for each call");
 
 static const char *const graphs[] = {
 	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy",
-	"cuGraphLaunch", "cuGraphExecDestroy",
+	"cuGraphLaunch", "cuGraphExecDestroy", "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord",
+	"cuStreamWaitEvent",
 };
 _Static_assert(sizeof graphs == sizeof(GpuGraphs), "a name for each call");
 
@@ -34,6 +36,13 @@ typedef int SetCurrent(void *context);
 typedef int Attribute(int *value, int which, int device);
 typedef int SetFunction(void *function, int which, int value);
 typedef int ErrorString(int code, const char **text);
+
+/* What an old driver may lack. */
+enum { LAUNCH_EX, MAP_TILED, MAP_IM2COL };
+
+static const char *const optional[GPU_OPTIONAL] = {
+	"cuLaunchKernelEx", "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
+};
 
 static int ready(Gpu *g, TccErr *err)
 {
@@ -98,6 +107,21 @@ static void arch(Gpu *g, char *text, size_t size)
 	snprintf(text, size, "sm_%d", capability(g));
 }
 
+/*
+ * The CUDA version whose driver takes the images, from the PTX's own: 7.0 came with CUDA 11.0, 8.0 with 12.0,
+ * 9.0 with 13.0. A toolkit's cubins need a driver of its major version, its PTX one of its minor version too.
+ */
+static int needs(const TccModel *m)
+{
+	int major = 0, minor = 0;
+	for (uint64_t i = 0; i < m->nimages; i++) {
+		const char *v = strncmp(m->images[i].arch, "compute_", 8) ? NULL : strstr(m->images[i].data, ".version ");
+		if (v && sscanf(v, ".version %d.%d", &major, &minor) == 2 && major >= 7)
+			return (major + 4) * 1000 + minor * 10;
+	}
+	return 0;
+}
+
 static uint64_t choose(Gpu *g, uint64_t *order)
 {
 	const TccModel *m = g->dev.model;
@@ -113,6 +137,35 @@ static uint64_t choose(Gpu *g, uint64_t *order)
 		order[at] = i;
 	}
 	return n;
+}
+
+/* CUlaunchAttribute, CUlaunchConfig */
+typedef struct LaunchAttribute {
+	uint64_t id;
+	union { int on; char bytes[64]; } value;
+} LaunchAttribute;
+typedef struct LaunchConfig {
+	unsigned grid[3], block[3], shared;
+	void *stream;
+	LaunchAttribute *attributes;
+	unsigned nattributes;
+} LaunchConfig;
+typedef int LaunchEx(const LaunchConfig *c, void *function, void **params, void **extra);
+
+enum { PROGRAMMATIC_SERIALIZATION = 6, RECORDS_EARLY = 12030 };
+
+/* A programmatic dependent launch; recorded ones keep it from CUDA 12.3 on. */
+static int launch_early(Gpu *g, void *stream, const TccKernel *k, void *function, const TccLaunch *l)
+{
+	LaunchAttribute early = {.id = PROGRAMMATIC_SERIALIZATION, .value.on = 1};
+	LaunchConfig c = {
+		.grid = {(unsigned)l->grid[0], (unsigned)l->grid[1], (unsigned)l->grid[2]},
+		.block = {k->block[0], k->block[1], k->block[2]},
+		.shared = k->shared, .stream = stream, .attributes = &early, .nattributes = 1,
+	};
+	if (g->version < RECORDS_EARLY || !g->optional[LAUNCH_EX])
+		return -1;
+	return ((LaunchEx *)g->optional[LAUNCH_EX])(&c, function, l->params, NULL);
 }
 
 static const GpuDriver driver = {
@@ -133,6 +186,9 @@ static const GpuDriver driver = {
 	.choose = choose,
 	.close = release,
 	.allow_shared = allow_shared,
+	.launch_early = launch_early,
+	.optional = optional,
+	.needs = needs,
 };
 
 /* Values of cuda.h, by size of an element */
@@ -149,7 +205,7 @@ static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err
 {
 	const TccMap *r = b->row;
 	Gpu *g = (Gpu *)dev;
-	void *fn = dlsym(g->library, r->gathers ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled");
+	void *fn = g->optional[r->gathers ? MAP_IM2COL : MAP_TILED];
 	int type = b->size == 1 ? MAP_U8 : b->size == 2 ? MAP_U16 : MAP_F32, lower[TCC_MAP_RANK], upper[TCC_MAP_RANK];
 	int swizzle = r->swizzle == 128 ? 3 : r->swizzle == 64 ? 2 : r->swizzle == 32 ? 1 : 0;
 	uint64_t dim[TCC_MAP_RANK], stride[TCC_MAP_RANK];
@@ -193,6 +249,8 @@ const TccDeviceOps tcc_device_cuda = {
 	.map = make_map,
 	.launch = tcc_gpu_launch,
 	.sync = tcc_gpu_sync,
+	.pin = tcc_gpu_pin,
+	.unpin = tcc_gpu_unpin,
 	.graph_new = tcc_gpu_graph_new,
 	.graph_launch = tcc_gpu_graph_launch,
 	.graph_free = tcc_gpu_graph_free,

@@ -302,7 +302,7 @@ static void sim_forget(TccDevice *dev, void *p, uint64_t bytes)
 	pthread_mutex_unlock(&sim(dev)->lock);
 }
 
-/* A graph is its list, issued in order. */
+/* A graph is its list, issued in an order as far from the list's as the lanes allow: the last lane first. */
 typedef struct SimGraph { const TccWork *list; uint32_t n; } SimGraph;
 
 static int sim_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n,
@@ -317,12 +317,38 @@ static int sim_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint
 	return 0;
 }
 
+/* The lane's first piece from i on. */
+static uint32_t seek(const SimGraph *g, uint32_t i, int lane)
+{
+	while (i < g->n && g->list[i].lane != lane)
+		i++;
+	return i;
+}
+
+static bool ready(const SimGraph *g, uint32_t i, const uint32_t next[TCC_LANES])
+{
+	for (int l = 0; i < g->n && l < TCC_LANES; l++)
+		if (g->list[i].wait[l] && next[l] < g->list[i].wait[l])
+			return false;
+	return i < g->n;
+}
+
 static int sim_graph_launch(TccDevice *dev, void *stream, void *graph, TccErr *err)
 {
 	const SimGraph *g = graph;
-	int rc = 0;
-	for (uint32_t i = 0; !rc && i < g->n; i++)
-		rc = tcc_issue(dev, stream, &g->list[i], err);
+	uint32_t next[TCC_LANES] = {0};
+	int rc = 0, lane = TCC_LANES - 1;
+	for (int l = 0; l < TCC_LANES; l++)
+		next[l] = seek(g, 0, l);
+	while (!rc && lane >= 0) {
+		if (!ready(g, next[lane], next)) {
+			lane--;
+			continue;
+		}
+		rc = tcc_issue(dev, stream, &g->list[next[lane]], g->list[next[lane]].follows, err);
+		next[lane] = seek(g, next[lane] + 1, lane);
+		lane = TCC_LANES - 1;
+	}
 	return rc;
 }
 

@@ -172,7 +172,8 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	TccMapArg maps[TCC_MAX_MAPS];
 	uint64_t sizes[TCC_MAX_ARGS];
 	const char *names[TCC_MAX_ARGS];
-	int32_t *err = ctx->dev_errors + kernel;
+	int32_t *err = (int32_t *)(void *)(ctx->stage.dev + ctx->stage.words) + kernel;
+	uint32_t n = k->nbufs + k->nsyms;
 	if (args[0] > INT32_MAX || args[1] > 65535 || args[2] > 65535)
 		return bad_grid(ctx, kernel, args);
 	for (uint32_t i = 0; i < k->nbufs; i++) {
@@ -184,9 +185,10 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	}
 	for (uint32_t i = 0; i < k->nsyms; i++)
 		params[k->nbufs + i] = (void *)(args + ARGS + k->nbufs + i);
-	params[k->nbufs + k->nsyms] = &err;
+	if (k->nerrors)
+		params[n++] = &err;
 	for (uint32_t i = 0; i < k->nmaps; i++)
-		params[k->nbufs + k->nsyms + 1 + i] = &maps[i];
+		params[n++] = &maps[i];
 	int rc = args[0] && args[1] && args[2]
 		? make_maps(ctx, k, bufs, args + ARGS + k->nbufs + k->nsyms, maps)
 		: 0;
@@ -202,5 +204,5 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 		.err = k->nerrors ? err : NULL,
 		.nmaps = k->nmaps,
 	};
-	return tcc_queue_launch(ctx, &l, k->nbufs + k->nsyms + 1 + k->nmaps);
+	return tcc_queue_launch(ctx, &l, n);
 }

@@ -64,6 +64,30 @@ int tcc_block_fit(TccContext *ctx, TccBlock *b, uint64_t bytes, bool host)
 	return 0;
 }
 
+void tcc_pinned_free(TccContext *ctx, void *p)
+{
+	TccDevice *dev = ctx->inst->dev;
+	if (p && dev && dev->ops->unpin)
+		dev->ops->unpin(dev, p);
+	else
+		free(p);
+}
+
+int tcc_pinned_fit(TccContext *ctx, TccBlock *b, uint64_t bytes)
+{
+	TccDevice *dev = ctx->inst->dev;
+	if (!dev || !dev->ops->pin)
+		return tcc_block_fit(ctx, b, bytes, true);
+	if (b->p && bytes <= b->cap)
+		return 0;
+	uint64_t want = bytes ? bytes : TCC_ALIGN;
+	tcc_pinned_free(ctx, b->p);
+	*b = (TccBlock){.p = dev->ops->pin(dev, want), .cap = want};
+	if (!b->p)
+		return ctx->run.status = tcc_no_memory(&ctx->err, want);
+	return 0;
+}
+
 void *tcc_run_alloc(TccContext *ctx, uint64_t bytes, bool host)
 {
 	TccChunk *c = ctx->chunks;
@@ -113,12 +137,14 @@ int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool sr
 		return fail(ctx);
 	if (dst_host && src_host)
 		memmove(dst, src, bytes);
-	else if (dst_host)
-		dev->ops->download(dev, ctx->stream, dst, src, bytes, &ctx->err);
-	else if (src_host)
+	else if (dst_host) {
+		if (!dev->ops->download(dev, ctx->stream, dst, src, bytes, &ctx->err))
+			tcc_queue_wait(ctx);
+	} else if (src_host) {
+		ctx->peek_at = NULL;
 		dev->ops->upload(dev, ctx->stream, dst, src, bytes, &ctx->err);
-	else
-		tcc_queue_copy(ctx, dst, src, bytes);
+	} else
+		tcc_queue_move(ctx, TCC_WORK_COPY, dst, src, bytes);
 	return fail(ctx);
 }
 

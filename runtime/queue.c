@@ -36,11 +36,15 @@ struct TccQueue {
 	bool refused;           /* the device makes no graphs */
 };
 
-int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, TccErr *err)
+int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, bool follows, TccErr *err)
 {
+	TccLaunch l = w->launch;
+	l.follows = follows;
 	switch (w->kind) {
-	case TCC_WORK_LAUNCH: return dev->ops->launch(dev, stream, &w->launch, err);
+	case TCC_WORK_LAUNCH: return dev->ops->launch(dev, stream, &l, err);
 	case TCC_WORK_COPY: return dev->ops->copy(dev, stream, w->dst, w->src, w->bytes, err);
+	case TCC_WORK_UP: return dev->ops->upload(dev, stream, w->dst, w->src, w->bytes, err);
+	case TCC_WORK_DOWN: return dev->ops->download(dev, stream, w->dst, w->src, w->bytes, err);
 	default: return dev->ops->zero(dev, stream, w->dst, w->bytes, err);
 	}
 }
@@ -169,7 +173,8 @@ static int issue_all(TccContext *ctx, const Work *w)
 {
 	int rc = 0;
 	for (uint32_t i = 0; !rc && i < w->n; i++)
-		rc = tcc_issue(ctx->inst->dev, ctx->stream, &w->at[i], &ctx->err);
+		rc = tcc_issue(ctx->inst->dev, ctx->stream, &w->at[i], i && w->at[i - 1].kind == TCC_WORK_LAUNCH,
+		               &ctx->err);
 	return rc;
 }
 
@@ -202,6 +207,8 @@ static int replay(TccContext *ctx, Graph *g)
 	TccDevice *dev = ctx->inst->dev;
 	TccErr why = {0};
 	g->used = ++q->clock;
+	if (!g->handle)
+		tcc_lanes(ctx->inst->kernels, g->work.at, g->work.n);
 	if (!g->handle && dev->ops->graph_new(dev, ctx->stream, g->work.at, g->work.n, &g->handle, &why)) {
 		g->handle = NULL;
 		q->refused = true;
@@ -229,6 +236,14 @@ int tcc_queue_flush(TccContext *ctx)
 	return rc;
 }
 
+int tcc_queue_wait(TccContext *ctx)
+{
+	TccDevice *dev = ctx->inst->dev;
+	int rc = tcc_queue_flush(ctx);
+	ctx->round_trips++;
+	return rc ? rc : dev->ops->sync(dev, ctx->stream, &ctx->err);
+}
+
 static int no_room(TccContext *ctx)
 {
 	int rc = tcc_no_memory(&ctx->err, ctx->queue->work.n * sizeof(TccWork));
@@ -238,6 +253,7 @@ static int no_room(TccContext *ctx)
 
 int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
 {
+	ctx->peek_at = NULL;
 	if (!ctx->queue)
 		return tcc_ops(ctx)->launch(ctx->inst->dev, ctx->stream, l, &ctx->err);
 	Work *w = &ctx->queue->work;
@@ -257,24 +273,15 @@ int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
 	return 0;
 }
 
-int tcc_queue_copy(TccContext *ctx, void *dst, const void *src, uint64_t bytes)
+int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes)
 {
+	TccWork x = {.kind = kind, .dst = dst, .src = src, .bytes = bytes};
+	ctx->peek_at = NULL;
 	if (!ctx->queue)
-		return tcc_ops(ctx)->copy(ctx->inst->dev, ctx->stream, dst, src, bytes, &ctx->err);
+		return tcc_issue(ctx->inst->dev, ctx->stream, &x, false, &ctx->err);
 	Work *w = &ctx->queue->work;
 	if (!grow(w, 0, 0, 0))
 		return no_room(ctx);
-	w->at[w->n++] = (TccWork){.kind = TCC_WORK_COPY, .dst = dst, .src = src, .bytes = bytes};
-	return 0;
-}
-
-int tcc_queue_zero(TccContext *ctx, void *dst, uint64_t bytes)
-{
-	if (!ctx->queue)
-		return tcc_ops(ctx)->zero(ctx->inst->dev, ctx->stream, dst, bytes, &ctx->err);
-	Work *w = &ctx->queue->work;
-	if (!grow(w, 0, 0, 0))
-		return no_room(ctx);
-	w->at[w->n++] = (TccWork){.kind = TCC_WORK_ZERO, .dst = dst, .bytes = bytes};
+	w->at[w->n++] = x;
 	return 0;
 }

@@ -227,17 +227,28 @@ typedef struct TccLaunch {
 	uint32_t nbufs;                 /* the first ones are pointers, to so many bytes each: */
 	const uint64_t *sizes;
 	const char *const *names;
-	int32_t *err;                   /* the parameter before the maps; NULL: the kernel has none */
+	int32_t *err;                   /* the parameter before the maps; NULL: there is none */
 	uint32_t nmaps;                 /* the last parameters are so many TccMapArg, others 8 bytes */
+	bool follows;                   /* the stream's work before it is a launch, and it waits for nothing
+	                                 * else: it may begin before that ends, if its kernel knows */
 } TccLaunch;
 
-/* Work of a stream that may be held back (queue.c). */
-typedef enum TccWorkKind { TCC_WORK_LAUNCH, TCC_WORK_COPY, TCC_WORK_ZERO } TccWorkKind;
+enum { TCC_LANES = 4 };
+
+/* Work of a stream that may be held back (queue.c). UP and DOWN are transfers from and to pinned memory
+ * of the context, which must stay until the stream is waited for. */
+typedef enum TccWorkKind {
+	TCC_WORK_LAUNCH, TCC_WORK_COPY, TCC_WORK_ZERO, TCC_WORK_UP, TCC_WORK_DOWN
+} TccWorkKind;
 typedef struct TccWork {
 	TccWorkKind kind;
+	uint8_t lane;                   /* these four by lanes.c */
+	bool signals;                   /* a piece of another lane waits for it */
+	bool follows;                   /* as in TccLaunch */
+	uint32_t wait[TCC_LANES];       /* 1 + the piece of each other lane to wait for; 0: none */
 	TccLaunch launch;
 	uint32_t nparams;               /* of the launch */
-	void *dst;                      /* on the device, as src */
+	void *dst;
 	const void *src;
 	uint64_t bytes;
 } TccWork;
@@ -256,7 +267,10 @@ typedef struct TccDeviceOps {
 	int (*upload)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
 	              TccErr *err);     /* src must stay until the stream is waited for */
 	int (*download)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
-	                TccErr *err);   /* done at return */
+	                TccErr *err);   /* done when the stream was waited for */
+	/* Host memory that transfers need no copy of; NULL: any is. pin returns NULL when there is none. */
+	void *(*pin)(TccDevice *dev, uint64_t bytes);
+	void (*unpin)(TccDevice *dev, void *p);
 	int (*copy)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
 	            TccErr *err);
 	int (*zero)(TccDevice *dev, void *stream, void *dst, uint64_t bytes, TccErr *err);
@@ -265,8 +279,8 @@ typedef struct TccDeviceOps {
 	int (*sync)(TccDevice *dev, void *stream, TccErr *err);
 	void (*forget)(TccDevice *dev, void *p, uint64_t bytes);        /* content is undefined now;
 	                                                                 * may be NULL */
-	/* The list as one piece of work; it stays as long as the graph. May be NULL, and may fail: then
-	 * the work is issued piece by piece. */
+	/* The list, with its lanes, as one piece of work; it stays as long as the graph. May be NULL, and
+	 * may fail: then the work is issued piece by piece. */
 	int (*graph_new)(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
 	                 TccErr *err);
 	int (*graph_launch)(TccDevice *dev, void *stream, void *graph, TccErr *err);
@@ -352,9 +366,26 @@ typedef struct TccBound {
 typedef struct TccOut {
 	bool done;
 	TccBlock host, dev;     /* memory of ours */
-	void *download_to;      /* at the end of the run, from dev.p */
+	void *download_to;      /* at the end of the run, from `from` */
+	const uint8_t *from;    /* dev.p, or a part of the stage, in device memory */
 	uint64_t bytes;
 } TccOut;
+
+/*
+ * What a run moves in one transfer each way: a block of the device and one of pinned memory of the same
+ * form, first small inputs, then the kernels' error words, then small outputs. Inputs are placed
+ * downwards from the words, outputs upwards.
+ */
+enum { TCC_STAGE_IN = 256 << 10, TCC_STAGE_OUT = 256 << 10, TCC_STAGE_EACH = 64 << 10,
+       TCC_STAGE_ALIGN = 256 };
+typedef struct TccStage {
+	uint8_t *host, *dev;
+	uint64_t words;         /* where the error words are, and their bytes */
+	uint64_t words_bytes;
+	uint64_t end;
+	uint64_t low, high;     /* what the present run uses */
+	bool used_out;
+} TccStage;
 
 typedef struct TccList {
 	uint8_t *p;
@@ -385,7 +416,7 @@ struct TccContext {
 
 	/* kernels */
 	TccLaunchFn *launch;
-	int32_t *errors;        /* a word per kernel, on the host */
+	int32_t *errors;        /* a word per kernel, on the host; of a device's kernels, in the stage */
 	int threads;
 	TccPool *pool;          /* NULL: one thread, or the caller's threads */
 	uint8_t *scratch;       /* a part for each thread */
@@ -394,7 +425,11 @@ struct TccContext {
 	void *stream;           /* of the device */
 	bool own_stream;
 	TccQueue *queue;        /* NULL: work is issued at once */
-	int32_t *dev_errors;
+	TccStage stage;
+	uint64_t peeked[32];    /* what load() last fetched from the device, from `peek_at` on */
+	const uint8_t *peek_at; /* NULL: nothing, or it may have changed */
+	uint64_t peek_bytes;
+	uint64_t round_trips;   /* of this run: the host has waited for the device */
 	TccTimes times;
 	TccProfile *profile;
 	TccEvent *events;       /* of the present run */
@@ -428,6 +463,9 @@ void tcc_free_run(TccContext *ctx);
 /* Copies in the stream's order, between host and device as told. */
 int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool src_host,
              uint64_t bytes);
+/* Pinned memory where the device has it; what it held is lost when it grows. */
+int tcc_pinned_fit(TccContext *ctx, TccBlock *b, uint64_t bytes);
+void tcc_pinned_free(TccContext *ctx, void *p);
 int tcc_slot_fit(TccContext *ctx, int64_t buffer, uint64_t bytes);
 void tcc_reset_slots(TccContext *ctx);  /* to what buffers have in every run */
 int tcc_place(TccContext *ctx);         /* gives the arena's buffers their memory */
@@ -437,12 +475,17 @@ int tcc_queue_new(TccContext *ctx);
 void tcc_queue_free(TccContext *ctx);
 void tcc_queue_drop(TccContext *ctx);   /* what a failed run has left */
 int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams);
-int tcc_queue_copy(TccContext *ctx, void *dst, const void *src, uint64_t bytes);
-int tcc_queue_zero(TccContext *ctx, void *dst, uint64_t bytes);
+int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes);
 int tcc_queue_flush(TccContext *ctx);
-int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, TccErr *err);
+int tcc_queue_wait(TccContext *ctx);    /* flushes, then waits for the device */
+int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, bool follows, TccErr *err);
+
+/* lanes.c: sets lane, signals, follows and wait of each piece */
+void tcc_lanes(const TccKernel *kernels, TccWork *list, uint32_t n);
 
 /* bind.c */
+bool tcc_on_host(const TccTensor *t);
+bool tcc_on_device(const TccContext *ctx, const TccTensor *t);
 int tcc_bind_inputs(TccContext *ctx, const TccValue *inputs, uint64_t n);
 
 /* launch.c: args are grid x, y, z, cost, buffers, scalars */

@@ -382,6 +382,9 @@ TCC_FN u16 ptx_cvt_rn_bf16_f32(u32 a) { return tcc_f32_to_bf16(PTX_F32(a)); }
 #define ptx_shfl_sync_bfly_b32(v, mask, clamp, lanes) ((u32)tcc_sim_shfl_xor(v, (i32)(mask)))
 #define ptx_shfl_sync_idx_b32(v, lane, clamp, lanes) ((u32)tcc_sim_shfl(v, (i32)(lane) & 31))
 TCC_FN void ptx_membar_gl(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+/* launches come one after the other here */
+TCC_FN void ptx_griddepcontrol_wait(void) {}
+TCC_FN void ptx_griddepcontrol_launch_dependents(void) {}
 TCC_FN void ptx_membar_cta(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 /* --- atomics ------------------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /*
  * A driver with the names of libcuda, or with -DHIP of libamdhip64, that runs the kernels of
  * model.h on the host. It checks what a driver would: the context is current, blocks are 32
- * threads, addresses come from it, and everything is given back (FAKE_DRIVER_LOG tells).
+ * threads, addresses come from it, streams of a recording meet again, and everything is given back
+ * (FAKE_DRIVER_LOG tells). A graph runs in the order farthest from that of its recording that its edges
+ * allow. FAKE_DRIVER_FAIL=memory, launch or run makes that fail.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -20,17 +22,36 @@ enum { MAX = 256 };
 typedef void Kernel(void **params, unsigned block);
 
 static struct { uint64_t p; size_t n; } blocks[MAX];
-static int live, streams, modules, contexts, graphs, replays;
+static int live, pinned, streams, modules, contexts, graphs, replays, events, early, uploads, downloads, syncs;
 static _Thread_local int current;
 static const char *image;
+
+/* A stream, or an event: what of the recording its next work comes after, as bits of the steps. */
+typedef struct Stream { int live, capturing; uint64_t after; } Stream;
+static Stream pool[16];
+static int lanes;               /* streams of the recording that had the most */
+
+static int known(void *stream)
+{
+	Stream *s = stream;
+	return s >= pool && s < pool + 16 && s->live;
+}
+
+static int fails(const char *what)
+{
+	const char *f = getenv("FAKE_DRIVER_FAIL");
+	return f && !strcmp(f, what);
+}
 
 __attribute__((destructor)) static void tell(void)
 {
 	const char *path = getenv("FAKE_DRIVER_LOG");
 	FILE *f = path ? fopen(path, "w") : NULL;
 	if (f) {
-		fprintf(f, "blocks %d streams %d modules %d contexts %d graphs %d replays %d\n", live,
-		        streams, modules, contexts, graphs, replays);
+		fprintf(f, "blocks %d streams %d modules %d contexts %d graphs %d replays %d pinned %d events %d\n",
+		        live, streams, modules, contexts, graphs, replays, pinned, events);
+		fprintf(f, "early %d uploads %d downloads %d syncs %d lanes %d\n", early, uploads, downloads, syncs,
+		        lanes);
 		fclose(f);
 	}
 }
@@ -62,7 +83,8 @@ int CALL(cuDeviceGet, hipDeviceGet)(int *device, int ordinal)
 
 int CALL(cuDriverGetVersion, hipDriverGetVersion)(int *version)
 {
-	*version = CALL(12040, 60443483);
+	const char *v = getenv("FAKE_DRIVER_VERSION");
+	*version = v ? atoi(v) : CALL(12040, 60443483);
 	return 0;
 }
 
@@ -73,6 +95,14 @@ int CALL(cuDeviceGetName, hipDeviceGetName)(char *name, int size, int device)
 }
 
 #ifdef HIP
+int hipGetDevicePropertiesR0600(void *properties, int device)
+{
+	const char *name = getenv("FAKE_DRIVER_GFX");
+	memset(properties, 0, 1472);
+	strcpy((char *)properties + 1160, name ? name : "");
+	return device == 7 && name ? 0 : BAD;
+}
+
 int hipSetDevice(int ordinal)
 {
 	current = 1;
@@ -178,7 +208,7 @@ static void pick(void **p, unsigned i)
 }
 
 static const struct { const char *name; Kernel *k; int params; } all[] = {
-	{"add", add, 4}, {"relu", relu, 3}, {"sum", sum, 4}, {"pick", pick, 5},
+	{"add", add, 3}, {"relu", relu, 2}, {"sum", sum, 3}, {"pick", pick, 5},
 };
 
 static int parameters(void *f)
@@ -202,7 +232,7 @@ int CALL(cuModuleGetFunction, hipModuleGetFunction)(void **f, void *module, cons
 
 int CALL(cuMemAlloc_v2, hipMalloc)(uint64_t *p, size_t bytes)
 {
-	for (int i = 0; current && bytes && i < MAX; i++)
+	for (int i = 0; current && bytes && i < MAX && !fails("memory"); i++)
 		if (!blocks[i].p) {
 			*p = blocks[i].p = (uintptr_t)malloc(bytes);
 			blocks[i].n = bytes;
@@ -224,108 +254,208 @@ int CALL(cuMemFree_v2, hipFree)(uint64_t p)
 	return BAD;
 }
 
-int CALL(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(uint64_t dst, const void *src, size_t n,
-                                                   void *stream)
+int CALL(cuMemHostAlloc, hipHostMalloc)(void **p, size_t bytes, unsigned flags)
 {
-	if (!current || !stream || !inside(dst, n))
-		return BAD;
-	memcpy((void *)(uintptr_t)dst, src, n);
+	*p = malloc(bytes);
+	pinned++;
+	return current && !flags ? 0 : BAD;
+}
+
+int CALL(cuMemFreeHost, hipHostFree)(void *p)
+{
+	free(p);
+	pinned--;
+	return p ? 0 : BAD;
+}
+
+/* Work of a graph, or what is recorded for one: a kernel, a fill (no src) or a copy. */
+typedef struct Step {
+	Kernel *k;
+	unsigned n;
+	uint64_t params[8], dst, src;
+	size_t bytes;
+	uint64_t after;
+} Step;
+typedef struct Graph { Step at[64]; int n; } Graph;
+static Graph *recording;
+static Stream *origin;
+
+static int do_step(const Step *s)
+{
+	void *params[8];
+	for (int k = 0; k < 8; k++)
+		params[k] = (void *)&s->params[k];
+	for (unsigned b = 0; s->k && b < s->n; b++)
+		s->k(params, b);
+	if (!s->k && s->src)
+		memmove((void *)(uintptr_t)s->dst, (void *)(uintptr_t)s->src, s->bytes);
+	else if (!s->k)
+		memset((void *)(uintptr_t)s->dst, 0, s->bytes);
 	return 0;
 }
 
-/* Work of a graph, or what is recorded for one. */
-typedef struct Step { Kernel *k; unsigned n; uint64_t params[8], dst, src; size_t bytes; } Step;
-typedef struct Graph { Step at[64]; int n; } Graph;
-static Graph *recording;
-
-static int record(Step s)
+static int work(void *stream, Step s)
 {
+	Stream *t = stream;
+	if (!current || !known(stream))
+		return BAD;
+	if (!t->capturing)
+		return do_step(&s);
 	if (recording->n == 64)
 		return NO_MEMORY;
-	recording->at[recording->n++] = s;
+	s.after = t->after;
+	recording->at[recording->n] = s;
+	t->after = UINT64_C(1) << recording->n++;
 	return 0;
+}
+
+int CALL(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(uint64_t dst, const void *src, size_t n,
+                                                   void *stream)
+{
+	uploads++;
+	return inside(dst, n) ? work(stream, (Step){.dst = dst, .src = (uintptr_t)src, .bytes = n}) : BAD;
 }
 
 int CALL(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *dst, uint64_t src, size_t n,
                                                    void *stream)
 {
-	if (!current || !stream || !inside(src, n) || recording)
-		return BAD;
-	memcpy(dst, (void *)(uintptr_t)src, n);
-	return 0;
+	downloads++;
+	return inside(src, n) ? work(stream, (Step){.dst = (uintptr_t)dst, .src = src, .bytes = n}) : BAD;
 }
 
 int CALL(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(uint64_t dst, uint64_t src, size_t n,
                                                    void *stream)
 {
-	if (!current || !stream || !inside(dst, n) || !inside(src, n))
-		return BAD;
-	if (recording)
-		return record((Step){.dst = dst, .src = src, .bytes = n});
-	memmove((void *)(uintptr_t)dst, (void *)(uintptr_t)src, n);
-	return 0;
+	return inside(dst, n) && inside(src, n) ? work(stream, (Step){.dst = dst, .src = src, .bytes = n}) : BAD;
 }
 
 int CALL(cuMemsetD8Async, hipMemsetD8Async)(uint64_t dst, unsigned char c, size_t n, void *stream)
 {
-	if (!current || !stream || !inside(dst, n))
-		return BAD;
-	if (recording)
-		return record((Step){.dst = dst, .bytes = n});
-	memset((void *)(uintptr_t)dst, c, n);
-	return 0;
+	return inside(dst, n) && !c ? work(stream, (Step){.dst = dst, .bytes = n}) : BAD;
 }
 
 int CALL(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags)
 {
-	*stream = &streams;
-	streams++;
-	return current && flags == 1 ? 0 : BAD;
+	for (int i = 0; current && flags == 1 && i < 16; i++)
+		if (!pool[i].live) {
+			pool[i] = (Stream){.live = 1};
+			*stream = &pool[i];
+			streams++;
+			return 0;
+		}
+	return BAD;
 }
 
 int CALL(cuStreamDestroy_v2, hipStreamDestroy)(void *stream)
 {
+	if (!known(stream))
+		return BAD;
+	((Stream *)stream)->live = 0;
 	streams--;
-	return stream == &streams ? 0 : BAD;
+	return 0;
 }
 
 int CALL(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
-	return current && stream == &streams ? 0 : BAD;
+	syncs++;
+	if (fails("run"))
+		return 719;
+	return current && known(stream) && !((Stream *)stream)->capturing ? 0 : BAD;
+}
+
+int CALL(cuEventCreate, hipEventCreateWithFlags)(void **event, unsigned flags)
+{
+	*event = calloc(1, sizeof(Stream));
+	events++;
+	return flags == 2 ? 0 : BAD;
+}
+
+int CALL(cuEventDestroy_v2, hipEventDestroy)(void *event)
+{
+	free(event);
+	events--;
+	return 0;
+}
+
+int CALL(cuEventRecord, hipEventRecord)(void *event, void *stream)
+{
+	*(Stream *)event = *(Stream *)stream;
+	return current && known(stream) ? 0 : BAD;
+}
+
+int CALL(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *event, unsigned flags)
+{
+	Stream *s = stream;
+	const Stream *e = event;
+	if (!current || !known(stream) || flags || !e->live)
+		return BAD;
+	s->capturing |= e->capturing;
+	s->after |= e->after;
+	return 0;
 }
 
 int CALL(cuLaunchKernel, hipModuleLaunchKernel)(void *f, unsigned gx, unsigned gy, unsigned gz,
 	unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
 	void **extra)
 {
-	if (!current || gy != 1 || gz != 1 || bx != 32 || by != 1 || bz != 1 || shared || extra ||
-	    stream != &streams)
+	Step s = {.k = (Kernel *)f, .n = gx};
+	if (gy != 1 || gz != 1 || bx != 32 || by != 1 || bz != 1 || shared || extra)
 		return BAD;
-	if (recording) {
-		Step s = {.k = (Kernel *)f, .n = gx};
-		for (int i = 0; i < parameters(f); i++)
-			memcpy(&s.params[i], params[i], sizeof s.params[i]);
-		return record(s);
-	}
-	for (unsigned i = 0; i < gx; i++)
-		((Kernel *)f)(params, i);
-	return 0;
+	if (fails("launch"))
+		return 701;
+	for (int i = 0; i < parameters(f); i++)
+		memcpy(&s.params[i], params[i], sizeof s.params[i]);
+	return work(stream, s);
 }
+
+#ifndef HIP
+typedef struct Config { unsigned g[3], b[3], shared; void *stream; const uint64_t *attributes; unsigned n; } Config;
+
+int cuLaunchKernelEx(const Config *c, void *f, void **params, void **extra)
+{
+	/* programmatic stream serialization, on */
+	if (c->n != 1 || c->attributes[0] != 6 || *(int *)(c->attributes + 1) != 1)
+		return BAD;
+	early++;
+	return cuLaunchKernel(f, c->g[0], c->g[1], c->g[2], c->b[0], c->b[1], c->b[2], c->shared, c->stream, params,
+	                      extra);
+}
+#endif
 
 int CALL(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
 {
-	if (!current || stream != &streams || mode != 1 || recording)
+	if (!current || !known(stream) || mode != 1 || recording)
 		return BAD;
 	recording = calloc(1, sizeof *recording);
+	origin = stream;
+	origin->capturing = 1;
 	return 0;
+}
+
+/* All that comes before the steps of the set, and they. */
+static uint64_t closure(uint64_t set)
+{
+	for (int i = recording->n - 1; i >= 0; i--)
+		if (set >> i & 1)
+			set |= recording->at[i].after;
+	return set;
 }
 
 int CALL(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **graph)
 {
+	uint64_t met = closure(origin->after), all = 0;
+	int n = 0;
+	for (int i = 0; i < 16; i++) {
+		n += pool[i].live && pool[i].capturing;
+		all |= pool[i].capturing ? pool[i].after : 0;
+		pool[i].capturing = 0;
+		pool[i].after = 0;
+	}
+	lanes = n > lanes ? n : lanes;
 	*graph = recording;
 	recording = NULL;
 	graphs++;
-	return stream == &streams && *graph ? 0 : BAD;
+	return stream == origin && *graph && !(all & ~met) ? 0 : BAD;
 }
 
 int CALL(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **exec, void *graph,
@@ -353,18 +483,14 @@ int CALL(cuGraphExecDestroy, hipGraphExecDestroy)(void *graph)
 int CALL(cuGraphLaunch, hipGraphLaunch)(void *graph, void *stream)
 {
 	const Graph *g = graph;
-	void *params[8];
+	uint64_t done = 0;
 	replays++;
-	for (int i = 0; i < g->n; i++) {
-		const Step *s = &g->at[i];
-		for (int k = 0; k < 8; k++)
-			params[k] = (void *)&s->params[k];
-		for (unsigned b = 0; s->k && b < s->n; b++)
-			s->k(params, b);
-		if (!s->k && s->src)
-			memmove((void *)(uintptr_t)s->dst, (void *)(uintptr_t)s->src, s->bytes);
-		else if (!s->k)
-			memset((void *)(uintptr_t)s->dst, 0, s->bytes);
-	}
-	return current && stream == &streams ? 0 : BAD;
+	for (int n = 0; n < g->n; n++)
+		for (int i = g->n - 1; i >= 0; i--)
+			if (!(done >> i & 1) && !(g->at[i].after & ~done)) {
+				do_step(&g->at[i]);
+				done |= UINT64_C(1) << i;
+				break;
+			}
+	return current && known(stream) ? 0 : BAD;
 }

@@ -127,6 +127,10 @@ static void build_meta(Blob *b)
 		kernel(b, "add", 3, 0), kernel(b, "relu", 2, 0), kernel(b, "sum", 2, 1),
 		kernel(b, "pick", 3, 1),
 	};
+	for (size_t i = 0; i < TCC_COUNT(k); i++) {
+		k[i].writes = UINT64_C(1) << (k[i].nbufs - 1);
+		k[i].flags = TCC_KERNEL_WAITS;
+	}
 	k[K_PICK].errors = 1;
 	k[K_PICK].nerrors = 1;
 	TccBuffer bufs[] = {

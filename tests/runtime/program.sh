@@ -75,17 +75,33 @@ for kind in CUDA HIP; do
 	LD_LIBRARY_PATH=$t/lib_$name FAKE_DRIVER_LOG=$t/log
 	export LD_LIBRARY_PATH FAKE_DRIVER_LOG
 	expect 0 't: float32\[2\]: 10 110' "$p" --input x="$t/x.txt" --input "i=$t/i.txt"
-	grep -q 'blocks 0 streams 0 modules 0 contexts 0' "$t/log" || fail "$(cat "$t/log")"
+	given_back='blocks 0 streams 0 modules 0 contexts 0'
+	grep -q "$given_back graphs 0 replays 0 pinned 0 events 0" "$t/log" || fail "$(cat "$t/log")"
+	# the weights and all inputs; all outputs and the error words
+	grep -q 'uploads 2 downloads 1 ' "$t/log" || fail "$(cat "$t/log")"
 	expect 6 "node 'pick' (Gather)" "$p" --input x="$t/x.txt" --input "i=$t/bad.txt"
 	expect 0 h2d_ms "$p" --bench --iters 5 --warmup 0
 	# the first run is issued, the second recorded, and this and the others are replayed
-	grep -q 'blocks 0 streams 0 modules 0 contexts 0 graphs 0 replays 5' "$t/log" || fail "$(cat "$t/log")"
+	grep -q "$given_back graphs 0 replays 5 pinned 0 events 0" "$t/log" || fail "$(cat "$t/log")"
+	# pick runs beside the others
+	grep -q 'lanes 2' "$t/log" || fail "$(cat "$t/log")"
+	[ $name = hip ] || grep -q 'early [1-9]' "$t/log" || fail "$(cat "$t/log")"
+	FAKE_DRIVER_VERSION=12020 expect 0 h2d_ms "$p" --bench --iters 5 --warmup 0
+	grep -q 'early 0' "$t/log" || fail "$(cat "$t/log")"
 	FAKE_DRIVER_NO_GRAPHS=1 expect 0 h2d_ms "$p" --bench --iters 5
 	grep -q 'graphs 0 replays 0' "$t/log" || fail "$(cat "$t/log")"
 	expect 5 'no .* device 1; the driver finds 1' "$p" --bench --device $name:1
 	[ $name = cuda ] && device='Fake, sm_86, driver for CUDA 12.4' || device='Fake, driver for HIP 6.4'
 	expect 5 "the device ($device) cannot run" "$t/bad_$name" --bench
 	FAKE_DRIVER_BROKEN=1 expect 5 'finds no device: no device' "$p" --bench
+	FAKE_DRIVER_FAIL=memory expect 7 "$kind: no memory for .* bytes on the device: fake error" "$p" --bench
+	FAKE_DRIVER_FAIL=launch expect 5 "$kind: add failed: fake error (701)" "$p" --bench
+	FAKE_DRIVER_FAIL=run expect 5 "$kind: .* failed: fake error (719)" "$p" --bench
+	[ $name = cuda ] && call=cuLaunchKernel || call=hipModuleLaunchKernel
+	mkdir -p "$t/old_$name"
+	$cc -shared -fPIC -O1 -D$def -D$call=older -o "$t/old_$name/$lib" tests/runtime/fake_driver.c
+	LD_LIBRARY_PATH=$t/old_$name expect 5 "the $kind driver is too old: it has no $call" "$p" --bench
+	[ $name = cuda ] || FAKE_DRIVER_GFX=gfx906:xnack- expect 5 'the device (Fake, gfx906, .*) cannot run' "$p" --bench
 	[ $name = hip ] || FAKE_DRIVER_CC=70 expect 5 'the device (Fake, sm_70, .*) cannot run' "$p" --bench
 	unset LD_LIBRARY_PATH
 done
