@@ -382,6 +382,8 @@ emit_kind(Work *w, int kind, const char *texts[])
 		jobs[i].variant = i;
 		jobs[i].nvariants = w->n;
 		jobs[i].manifest = texts[i];
+		for (int k = i + 1; k < w->n; k++)
+			jobs[i].covers |= w->c[w->order[k]].m->machine->kind == jobs[i].machine->kind;
 		jobs[i].weights_name = arena_printf(w->c->m->arena, "%s.weights",
 			kind == EMIT_SRC ? w->prefix : name);
 	}
@@ -422,8 +424,8 @@ check_targets(Work *w)
 	return code;
 }
 
-/* The runtime takes the first variant that the machine can run: a CPU's before those that it covers;
- * else they stay as given. */
+/* The runtime takes the first variant that the machine can run: one before those that it covers; else they
+ * stay as given. A GPU that has a later one's machine code would take an earlier one's PTX. */
 static void
 order_variants(Work *w)
 {

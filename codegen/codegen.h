@@ -59,6 +59,7 @@ struct Job {
 	const char *weights_name; /* file name of OUT.weights, without folder */
 	bool keep_symbols;     /* do not strip */
 	int variant, nvariants; /* several targets in one artefact: this one's place, how many */
+	bool covers;            /* a later variant is for the same kind of device */
 	const char *backend;   /* cuda: "nvrtc" (default) or "nvcc" */
 
 	struct KernelUse *use; /* GPU: per kernel, what its compiler reports; NULL: not known */

@@ -169,7 +169,9 @@ static int take_images(Job *job, const Work *w)
 
 	if (code == X_OK) {
 		job_part(job, PART_IMAGE, job->machine->arch, cubin, nc);
-		job_part(job, PART_IMAGE, ptx_name(job), ptx, strlen(ptx) + 1);
+		/* the lowest machine's will do for what is newer than all */
+		if (!job->covers)
+			job_part(job, PART_IMAGE, ptx_name(job), ptx, strlen(ptx) + 1);
 	}
 	free(cubin);
 	free(ptx);

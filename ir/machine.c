@@ -184,8 +184,11 @@ listed_all(const char *list, const char *words)
 bool
 machine_covers(const Machine *a, const Machine *b)
 {
-	return a->kind == M_CPU && b->kind == M_CPU && strcmp(a->triple, b->triple) == 0
-		&& listed_all(a->has, b->has);
+	if (a->kind != b->kind)
+		return false;
+	if (a->kind == M_CPU)
+		return strcmp(a->triple, b->triple) == 0 && listed_all(a->has, b->has);
+	return a->kind == M_CUDA && (a->cc > b->cc || (a->cc == b->cc && listed_all(a->has, b->has)));
 }
 
 const Machine *

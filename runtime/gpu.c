@@ -105,24 +105,24 @@ static void describe(Gpu *g, char *text, size_t size)
 		put_version(g, text + n, size - n, ", driver for", g->version);
 }
 
+/* code: why the driver refuses the images that fit; 0: none fits. */
 static int unfit(Gpu *g, int code, TccErr *err)
 {
-	const TccModel *m = g->dev.model;
-	char device[256], list[160] = "", needs[64] = "";
-	int version = g->driver->needs ? g->driver->needs(m) : 0;
+	const TccModel *m = g->all;
+	char device[256], list[160], needs[64] = "";
+	int version = 0;
 	describe(g, device, sizeof device);
-	for (uint64_t i = 0; i < m->nimages; i++) {
-		size_t n = strlen(list);
-		snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", m->images[i].arch);
-	}
+	tcc_image_list(m, list, sizeof list);
+	for (const TccModel *v = m; v && g->driver->needs && !version; v = v->next)
+		version = v->image_kind == m->image_kind ? g->driver->needs(v) : 0;
 	if (version)
-		put_version(g, needs, sizeof needs, " by a driver for", version);
-	const char *why = code ? g->driver->error(g, code) : NULL, *help = "compile with its --target too, or renew the driver";
-	if (g->version && version > g->version)
-		help = "renew the driver";
+		put_version(g, needs, sizeof needs, ", made for a driver of", version);
+	const char *why = code ? g->driver->error(g, code) : NULL;
+	bool old = code && g->version && version > g->version;
 	return tcc_fail(err, TCC_NO_DEVICE, "the device (%s) cannot run what the program was compiled "
 	                "for: %s%s%s%s; %s", device, list, needs, why ? "; the driver says: " : "",
-	                why ? why : "", help);
+	                why ? why : "", old ? "renew the driver" : code ? "compile with its --target too, or "
+	                "renew the driver" : "compile with its --target too");
 }
 
 static int load_module(Gpu *g, TccErr *err)
@@ -162,14 +162,15 @@ static int find_kernels(Gpu *g, TccErr *err)
 	return 0;
 }
 
-int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, int ordinal,
-                 TccErr *err)
+int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, const TccModel *all,
+                 int ordinal, TccErr *err)
 {
 	Gpu *g = calloc(1, sizeof *g);
 	if (!g)
 		return tcc_no_memory(err, sizeof *g);
 	g->dev = (TccDevice){.ops = driver->ops, .model = m, .ordinal = ordinal};
 	g->driver = driver;
+	g->all = all;
 	int rc = open_library(g, err);
 	if (!rc)
 		rc = find_calls(g, driver->calls, sizeof g->f / sizeof(void *), (void **)&g->f, err);

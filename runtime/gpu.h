@@ -78,6 +78,7 @@ typedef struct GpuDriver {
 struct Gpu {
 	TccDevice dev;
 	const GpuDriver *driver;
+	const TccModel *all;            /* variants, of which dev.model is one */
 	void *library;
 	GpuCalls f;
 	GpuGraphs graphs;               /* all or none */
@@ -90,8 +91,8 @@ struct Gpu {
 	void **functions;               /* per kernel */
 };
 
-int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, int ordinal,
-                 TccErr *err);
+int tcc_gpu_open(const GpuDriver *driver, TccDevice **dev, const TccModel *m, const TccModel *all,
+                 int ordinal, TccErr *err);
 int tcc_gpu_fail(Gpu *g, int code, const char *doing, TccErr *err);
 
 /* The functions of a TccDeviceOps, all but open. */

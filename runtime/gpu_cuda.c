@@ -226,9 +226,9 @@ static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err
 	return rc ? tcc_gpu_fail(g, rc, "making a tensor map", err) : 0;
 }
 
-static int open_cuda(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err)
+static int open_cuda(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err)
 {
-	return tcc_gpu_open(&driver, dev, m, ordinal, err);
+	return tcc_gpu_open(&driver, dev, m, all, ordinal, err);
 }
 
 const TccDeviceOps tcc_device_cuda = {

@@ -89,9 +89,9 @@ static const GpuDriver driver = {
 	.optional = optional,
 };
 
-static int open_hip(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err)
+static int open_hip(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err)
 {
-	return tcc_gpu_open(&driver, dev, m, ordinal, err);
+	return tcc_gpu_open(&driver, dev, m, all, ordinal, err);
 }
 
 const TccDeviceOps tcc_device_hip = {

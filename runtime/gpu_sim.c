@@ -126,8 +126,9 @@ static int make_sim(SimDevice *d, const TccImage *image, TccErr *err)
 	return d->sim ? 0 : tcc_fail(err, TCC_NO_DEVICE, "the simulator cannot be made");
 }
 
-static int sim_open(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err)
+static int sim_open(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err)
 {
+	(void)all;
 	if (!m->nimages || ordinal)
 		return tcc_fail(err, TCC_NO_DEVICE, "there is no simulated device %d", ordinal);
 	SimDevice *d = calloc(1, sizeof *d);

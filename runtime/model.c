@@ -267,6 +267,16 @@ static void free_constants(TccInst *inst)
 	free(inst->constants);
 }
 
+void tcc_image_list(const TccModel *m, char *text, size_t size)
+{
+	*text = 0;
+	for (const TccModel *v = m; v; v = v->next)
+		for (uint64_t i = 0; v->image_kind == m->image_kind && i < v->nimages; i++) {
+			size_t n = strlen(text);
+			snprintf(text + n, size - n, "%s%s", n ? ", " : "", v->images[i].arch);
+		}
+}
+
 /* --- devices and variants ---------------------------------------------------------------- */
 
 static const TccDeviceOps *device_of(uint32_t image_kind)
@@ -297,7 +307,8 @@ static bool wanted(const char *device, const char *name, int *ordinal)
 	return true;
 }
 
-static int open_variant(TccInst *inst, const TccModel *m, const char *device, TccErr *err)
+static int open_variant(TccInst *inst, const TccModel *m, const TccModel *all, const char *device,
+                        TccErr *err)
 {
 	int ordinal, rc;
 	if (m->image_kind == TCC_IMAGE_NONE) {
@@ -315,10 +326,11 @@ static int open_variant(TccInst *inst, const TccModel *m, const char *device, Tc
 		                ops->name, device);
 	if ((rc = tcc_cpu_check(m->needs, err)))
 		return rc;
-	return ops->open(&inst->dev, m, ordinal, err);
+	return ops->open(&inst->dev, m, all, ordinal, err);
 }
 
-/* The message of the first variant is kept, for it is the one that was meant. */
+/* The message of the first variant is kept, for it is the one that was meant; of several for one kind of device
+ * the last's, which has what runs on most. */
 static int pick_variant(TccInst *inst, const TccModel *model, const char *device)
 {
 	TccErr first = {0};
@@ -326,12 +338,12 @@ static int pick_variant(TccInst *inst, const TccModel *model, const char *device
 		TccErr err = {0};
 		int rc = tcc_model_check(m, &err);
 		if (!rc)
-			rc = open_variant(inst, m, device, &err);
+			rc = open_variant(inst, m, model, device, &err);
 		if (!rc) {
 			inst->model = m;
 			return 0;
 		}
-		if (!first.code)
+		if (!first.code || (m->image_kind && m->image_kind == model->image_kind))
 			first = err;
 	}
 	inst->err = first;

@@ -57,6 +57,10 @@ static void text_info(const Program *p)
 	printf("kernels: %u\nweights: %llu bytes%s\n", h->kernels.count,
 	       (unsigned long long)m->weights_size,
 	       m->weights || !m->weights_size ? "" : ", in a file");
+	char images[300];
+	tcc_image_list(m, images, sizeof images);
+	if (*images)
+		printf("images:  %s\n", images);
 	if (h->flags & TCC_META_STATIC)
 		printf("arena:   %llu bytes\n", (unsigned long long)h->arena_bytes);
 	else

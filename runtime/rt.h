@@ -257,7 +257,8 @@ typedef struct TccDeviceOps {
 	const char *name;               /* as in TccOptions.device */
 	uint32_t image_kind;
 	int32_t device_type;            /* DLPack's */
-	int (*open)(TccDevice **dev, const TccModel *m, int ordinal, TccErr *err);
+	/* m: the variant, of the models `all` */
+	int (*open)(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err);
 	void (*close)(TccDevice *dev);
 	int (*enter)(TccDevice *dev, TccErr *err);
 	int (*stream_new)(TccDevice *dev, void **stream, TccErr *err);
@@ -304,6 +305,8 @@ struct Sim *tcc_device_simulator(TccDevice *dev);
 /* --- a model, a caller's state, a run ---------------------------------------------------- */
 
 int tcc_model_check(const TccModel *m, TccErr *err);
+/* "sm_90, sm_80, compute_80": images of the model and of its further variants of its kind. */
+void tcc_image_list(const TccModel *m, char *text, size_t size);
 
 struct TccInst {
 	const TccModel *model;          /* the variant that was picked */

@@ -3,7 +3,8 @@
  * model.h on the host. It checks what a driver would: the context is current, blocks are 32
  * threads, addresses come from it, streams of a recording meet again, and everything is given back
  * (FAKE_DRIVER_LOG tells). A graph runs in the order farthest from that of its recording that its edges
- * allow. FAKE_DRIVER_FAIL=memory, launch or run makes that fail.
+ * allow. FAKE_DRIVER_FAIL=memory, image, launch or run makes that fail. With -DIDLE it takes any program's image and
+ * its kernels do nothing.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -22,19 +23,24 @@ enum { MAX = 256 };
 typedef void Kernel(void **params, unsigned block);
 
 static struct { uint64_t p; size_t n; } blocks[MAX];
-static int live, pinned, streams, modules, contexts, graphs, replays, events, early, uploads, downloads, syncs;
+static int live, pinned, streams, modules, contexts, graphs, replays, events, early, uploads, downloads, syncs,
+	kernels, launches;
 static _Thread_local int current;
-static const char *image;
+static const char *image, *loaded;
 
-/* A stream, or an event: what of the recording its next work comes after, as bits of the steps. */
-typedef struct Stream { int live, capturing; uint64_t after; } Stream;
-static Stream pool[16];
-static int lanes;               /* streams of the recording that had the most */
+/* Steps of a recording: the last of each stream that it knows, 1 + its place. */
+enum { STREAMS = 16 };
+typedef struct After { int last[STREAMS]; } After;
+
+/* A stream, or an event: what of the recording its next work comes after. */
+typedef struct Stream { int live, capturing; After after; } Stream;
+static Stream pool[STREAMS];
+static int lanes, steps;               /* streams of the recording that had the most */
 
 static int known(void *stream)
 {
 	Stream *s = stream;
-	return s >= pool && s < pool + 16 && s->live;
+	return s >= pool && s < pool + STREAMS && s->live;
 }
 
 static int fails(const char *what)
@@ -50,8 +56,8 @@ __attribute__((destructor)) static void tell(void)
 	if (f) {
 		fprintf(f, "blocks %d streams %d modules %d contexts %d graphs %d replays %d pinned %d events %d\n",
 		        live, streams, modules, contexts, graphs, replays, pinned, events);
-		fprintf(f, "early %d uploads %d downloads %d syncs %d lanes %d\n", early, uploads, downloads, syncs,
-		        lanes);
+		fprintf(f, "early %d uploads %d downloads %d syncs %d lanes %d kernels %d launches %d steps %d image %s\n", early,
+		        uploads, downloads, syncs, lanes, kernels, launches, steps, loaded ? loaded : "own");
 		fclose(f);
 	}
 }
@@ -158,7 +164,10 @@ int CALL(cuModuleLoadData, hipModuleLoadData)(void **module, const void *data)
 	if (!current)
 		return BAD;
 	image = data;
-	if (strncmp(image, "kernels", 7))
+#ifdef IDLE
+	loaded = memcmp(image, "\177ELF", 4) && image[0] != 0x50 ? "PTX" : "code";
+#endif
+	if (fails("image") || (!loaded && strncmp(image, "kernels", 7)))
 		return NO_BINARY;
 	*module = &image;
 	modules++;
@@ -211,9 +220,16 @@ static const struct { const char *name; Kernel *k; int params; } all[] = {
 	{"add", add, 3}, {"relu", relu, 2}, {"sum", sum, 3}, {"pick", pick, 5},
 };
 
+static void nothing(void **p, unsigned i)
+{
+	(void)p, (void)i;
+}
+
 static int parameters(void *f)
 {
 	int i = 0;
+	if ((Kernel *)f == nothing)
+		return 0;
 	while (all[i].k != (Kernel *)f)
 		i++;
 	return all[i].params;
@@ -222,6 +238,11 @@ static int parameters(void *f)
 int CALL(cuModuleGetFunction, hipModuleGetFunction)(void **f, void *module, const char *name)
 {
 	(void)module;
+	kernels++;
+	if (loaded) {
+		*f = (void *)nothing;
+		return 0;
+	}
 	for (int i = 0; i < 4; i++)
 		if (!strcmp(name, all[i].name)) {
 			*f = (void *)all[i].k;
@@ -274,9 +295,11 @@ typedef struct Step {
 	unsigned n;
 	uint64_t params[8], dst, src;
 	size_t bytes;
-	uint64_t after;
+	After after;
+	int stream;
 } Step;
-typedef struct Graph { Step at[64]; int n; } Graph;
+enum { STEPS = 1024 };
+typedef struct Graph { Step at[STEPS]; int n; } Graph;
 static Graph *recording;
 static Stream *origin;
 
@@ -301,11 +324,13 @@ static int work(void *stream, Step s)
 		return BAD;
 	if (!t->capturing)
 		return do_step(&s);
-	if (recording->n == 64)
+	if (recording->n == STEPS)
 		return NO_MEMORY;
 	s.after = t->after;
+	s.stream = (int)(t - pool);
 	recording->at[recording->n] = s;
-	t->after = UINT64_C(1) << recording->n++;
+	t->after.last[s.stream] = ++recording->n;
+	steps = recording->n > steps ? recording->n : steps;
 	return 0;
 }
 
@@ -336,7 +361,7 @@ int CALL(cuMemsetD8Async, hipMemsetD8Async)(uint64_t dst, unsigned char c, size_
 
 int CALL(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags)
 {
-	for (int i = 0; current && flags == 1 && i < 16; i++)
+	for (int i = 0; current && flags == 1 && i < STREAMS; i++)
 		if (!pool[i].live) {
 			pool[i] = (Stream){.live = 1};
 			*stream = &pool[i];
@@ -390,7 +415,9 @@ int CALL(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *event, unsig
 	if (!current || !known(stream) || flags || !e->live)
 		return BAD;
 	s->capturing |= e->capturing;
-	s->after |= e->after;
+	for (int i = 0; i < STREAMS; i++)
+		if (e->after.last[i] > s->after.last[i])
+			s->after.last[i] = e->after.last[i];
 	return 0;
 }
 
@@ -399,7 +426,8 @@ int CALL(cuLaunchKernel, hipModuleLaunchKernel)(void *f, unsigned gx, unsigned g
 	void **extra)
 {
 	Step s = {.k = (Kernel *)f, .n = gx};
-	if (gy != 1 || gz != 1 || bx != 32 || by != 1 || bz != 1 || shared || extra)
+	launches++;
+	if (!loaded && (gy != 1 || gz != 1 || bx != 32 || by != 1 || bz != 1 || shared || extra))
 		return BAD;
 	if (fails("launch"))
 		return 701;
@@ -432,30 +460,22 @@ int CALL(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
 	return 0;
 }
 
-/* All that comes before the steps of the set, and they. */
-static uint64_t closure(uint64_t set)
-{
-	for (int i = recording->n - 1; i >= 0; i--)
-		if (set >> i & 1)
-			set |= recording->at[i].after;
-	return set;
-}
-
 int CALL(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **graph)
 {
-	uint64_t met = closure(origin->after), all = 0;
-	int n = 0;
-	for (int i = 0; i < 16; i++) {
+	int n = 0, apart = 0;
+	for (int i = 0; i < STREAMS; i++) {
 		n += pool[i].live && pool[i].capturing;
-		all |= pool[i].capturing ? pool[i].after : 0;
+		apart |= pool[i].capturing && pool[i].after.last[i] > origin->after.last[i];
+	}
+	for (int i = 0; i < STREAMS; i++) {
 		pool[i].capturing = 0;
-		pool[i].after = 0;
+		pool[i].after = (After){0};
 	}
 	lanes = n > lanes ? n : lanes;
 	*graph = recording;
 	recording = NULL;
 	graphs++;
-	return stream == origin && *graph && !(all & ~met) ? 0 : BAD;
+	return stream == origin && *graph && !apart ? 0 : BAD;
 }
 
 int CALL(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **exec, void *graph,
@@ -480,16 +500,26 @@ int CALL(cuGraphExecDestroy, hipGraphExecDestroy)(void *graph)
 	return current ? 0 : BAD;
 }
 
+/* Whether all that the step comes after is done: of each stream, whose steps are done in order. */
+static int ready(const Graph *g, int i, const char *done)
+{
+	for (int k = 0; k < STREAMS; k++)
+		for (int j = g->at[i].after.last[k]; j > 0; j--)
+			if (g->at[j - 1].stream == k && !done[j - 1])
+				return 0;
+	return 1;
+}
+
 int CALL(cuGraphLaunch, hipGraphLaunch)(void *graph, void *stream)
 {
 	const Graph *g = graph;
-	uint64_t done = 0;
+	char done[STEPS] = {0};
 	replays++;
-	for (int n = 0; n < g->n; n++)
+	for (int n = 0; n < g->n && !loaded; n++)
 		for (int i = g->n - 1; i >= 0; i--)
-			if (!(done >> i & 1) && !(g->at[i].after & ~done)) {
+			if (!done[i] && ready(g, i, done)) {
 				do_step(&g->at[i]);
-				done |= UINT64_C(1) << i;
+				done[i] = 1;
 				break;
 			}
 	return current && known(stream) ? 0 : BAD;
