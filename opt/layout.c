@@ -289,7 +289,21 @@ is_windowed(Module *m, const Node *t, const Node *read)
 	return false;
 }
 
-/* An axis that indexes every windowed read of a reduction plainly: the lanes. */
+/* The dimension that the axis indexes, from a constant on (a part of a concatenation); -1: none. */
+static int
+shifted_dim(Module *m, Node *read, Node *axis)
+{
+	Node *coef, *rest;
+	int k;
+
+	for (k = 1; k < read->nin; k++)
+		if (read->in[k] == axis || (contains(read->in[k], axis)
+			&& linear_in(m, read->in[k], axis, &coef, &rest) && is_intv(coef, 1) && rest->code == O_NUM))
+			return k - 1;
+	return -1;
+}
+
+/* An axis that indexes every windowed read of a reduction, no tap beside it: the lanes. */
 static void
 window_votes(Layout *l, Group *g)
 {
@@ -304,12 +318,12 @@ window_votes(Layout *l, Group *g)
 			continue;
 		for (i = 0, e = 0; i < n; i++)
 			if (is_windowed(l->s->m, t, list[i]))
-				e |= plain_dim(list[i], axis) >= 0 ? 1 : 2;
+				e |= shifted_dim(l->s->m, list[i], axis) >= 0 ? 1 : 2;
 		if (e != 1)
 			continue;
 		vote(l, t, k, flops);
 		for (i = 0; i < n; i++)
-			if (list[i]->code == O_READ && (d = plain_dim(list[i], axis)) >= 0)
+			if (list[i]->code == O_READ && (d = shifted_dim(l->s->m, list[i], axis)) >= 0)
 				vote(l, list[i]->in[0], d, flops);
 		break;
 	}

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Depthwise convolutions and poolings in tiles of a row agree with the evaluator: rows that fill no tile or are
-# shorter than one, channels that fill no vector, strides, dilation, symbolic sizes, a batch, what follows them.
+# shorter than one, channels that fill no vector or come from two tensors, strides, dilation, symbolic sizes, a
+# batch, what follows them.
 . tests/cmd/lib
 "$py" - "$t" <<'PY' || exit 1
 import sys
@@ -40,9 +41,17 @@ depthwise("dilated", [1, 19, 11, 13], (3, 2), dilations=[2, 3])
 depthwise("symbols", ["n", 16, "h", "w"], (3, 3), pads=[1, 1, 1, 1])
 pool("most", "MaxPool", [1, 20, 9, 23], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 1])
 pool("mean", "AveragePool", [1, 20, 8, 7], kernel_shape=[2, 3], pads=[0, 1, 1, 1])
+filters = [h.make_node("ConstantOfShape", [f"shape{i}"], [f"w{i}"], value=nh.from_array(np.array([v], np.float32)))
+           for i, v in enumerate((.25, -.5))]       # sums of equal weights are no products: the pooling alone asks for lanes
+save("parts", [h.make_node("Conv", ["x", "a"], ["c"]), *filters, h.make_node("Conv", ["c", "w0"], ["p"]),
+               h.make_node("Conv", ["c", "w1"], ["q"]), h.make_node("Concat", ["p", "q"], ["r"], axis=1),
+               h.make_node("MaxPool", ["r"], ["s"], kernel_shape=[3, 3], strides=[2, 2]),
+               h.make_node("GlobalAveragePool", ["s"], ["y"])], [1, 8, 13, 28],
+     [("a", rng.standard_normal((6, 8, 1, 1)).astype(np.float32)), ("shape0", np.array([16, 6, 1, 1])),
+      ("shape1", np.array([19, 6, 1, 1]))])
 save("flat", [h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3])], [1, 3, 12, 40])
 PY
-for m in plain strided dilated most mean flat symbols; do
+for m in plain strided dilated most mean parts flat symbols; do
 	for target in native x86-64-v3 c; do
 		"$tcc" verify "$t/$m.onnx" --rtol 1e-4 --atol 1e-4 --target $target || fail "$m differs on $target"
 	done
