@@ -399,28 +399,39 @@ join_rows(KB *kb, Nest *nest, Contraction *c)
 	return false;
 }
 
+/* Is the symbol the first dimension of an input? */
+static bool
+is_batch(const Module *m, const Node *sym)
+{
+	const SymDef *d;
+	int i;
+
+	for (i = 0; i < m->symdefs.n; i++) {
+		d = m->symdefs.at[i];
+		if (d->sym == sym)
+			return d->axis == 0;
+	}
+	return false;
+}
+
 /* What the extent is likely to be: the first dimension of an input is a batch, often of 1. */
 int64_t
 likely_extent(Module *m, Node *extent)
 {
+	Map likely = {0};
 	Node **list;
-	SymDef *d;
-	int64_t v = 1;
-	int i, k, n;
+	int i, n;
 
 	if (extent->code == O_NUM)
 		return extent->num.i;
 	list = topo_scalar(extent, &n);
-	for (i = 0; i < n; i++) {
-		if (list[i]->code != O_SYM)
-			continue;
-		for (k = 0; k < m->symdefs.n && ((SymDef *)m->symdefs.at[k])->sym != list[i]; k++)
-			;
-		d = k < m->symdefs.n ? m->symdefs.at[k] : NULL;
-		v = !d || d->axis > 0 ? 64 : v;
-	}
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_SYM && is_batch(m, list[i]))
+			map_put(&likely, list[i], x_idx(m, 1));
 	free(list);
-	return v;
+	extent = subst(m, extent, &likely, false);
+	map_free(&likely);
+	return const_or(extent, 64);
 }
 
 /* The rows: the fastest axis that only a reads, unless another fills tiles better. NULL: there
@@ -478,11 +489,25 @@ typedef struct Unit {
 	int64_t red[MAX_RANK]; /* how long the sums are */
 } Unit;
 
-/* Row tiles that the second cache holds beside a tile's columns, in equal blocks. */
+/*
+ * Threads share out units in order. Should each have some of the rows and read all of b, or some of
+ * the columns and read all of a? What all read comes from memory or the caches of others, so that
+ * it should be the smaller one; but the second cache must hold b for the blocks of rows that a
+ * thread has in turn.
+ */
+static bool
+shares_rows(const Sched *s, double a, double b)
+{
+	return b < a && b <= (double)s->mach->l2 / 2;
+}
+
+/* Row tiles of a block: as many as the second cache holds beside a tile's columns, and a block for
+ * each core where threads share rows; 0: all. */
 static int64_t
 row_block(const Sched *s, const Walk *w, const Contraction *c)
 {
-	int64_t size = dtypes[dtype_of(c->b->in[0])].bits / 8, depth = 1, rows = 1, blocks, n;
+	int64_t size = dtypes[dtype_of(c->b->in[0])].bits / 8, depth = 1, rows = 1, blocks, n,
+		cores = s->mach->cores > 1 ? s->mach->cores : 1;
 	const Type *a = c->a->in[0]->type;
 	double bytes = (double)dtypes[a->dtype].bits / 8, room, panel;
 	int i;
@@ -494,15 +519,18 @@ row_block(const Sched *s, const Walk *w, const Contraction *c)
 	for (i = 0; i < w->nshared; i++)
 		bytes /= (double)likely_extent(s->m, w->shared[i]->in[0]);
 	rows = likely_extent(s->m, w->rows);
-	panel = 2 * (double)sat_mul(depth, (size > 0 ? size : 1) * c->nr);   /* this and the next one */
-	room = (double)s->mach->l2 * 3 / 4 - panel;
+	panel = (double)sat_mul(depth, (size > 0 ? size : 1) * c->nr);
+	room = (double)s->mach->l2 * 3 / 4 - 2 * panel;      /* this one and the next one */
 	if (room < (double)s->mach->l2 / 4)
 		room = (double)s->mach->l2 / 4;
-	if (bytes <= room || rows < 2 || is_intv(w->cols, 1))
+	if (rows < 2 || is_intv(w->cols, 1))
 		return 0;
-	n = (int64_t)(room / (bytes / (double)rows));
+	n = bytes > room ? (int64_t)(room / (bytes / (double)rows)) : rows;
 	n = n * c->mr < MIN_BLOCK ? (MIN_BLOCK + c->mr - 1) / c->mr : n;
 	blocks = (rows + n - 1) / n;
+	if (shares_rows(s, bytes, panel * (double)likely_extent(s->m, w->cols))
+	 && rows * c->mr >= cores * MIN_BLOCK)
+		blocks = (blocks + cores - 1) / cores * cores;
 	return blocks > 1 ? (rows + blocks - 1) / blocks : 0;
 }
 

@@ -501,7 +501,7 @@ transformed_cpu(Sched *s, Group *g, Contraction *c)
 	p.tile.vecs = c->nr / p.tile.lanes;
 	count = axes_product(m, p.n, p.axes);
 	p.at = x_axis(m, count);
-	p.block = rows_of_block(s, &p, const_or(count, 0));
+	p.block = rows_of_block(s, &p, likely_extent(m, count));
 	size = x_idx(m, p.block);
 	blocks = x_ceildiv(m, count, size);
 	unit = kb_units(&kb, g, in, x_mul(m, blocks, x_ceildiv(m, c->n->in[0], x_idx(m, c->nr))));

@@ -23,6 +23,7 @@ def product(name, a, b, constant, op="MatMul", **attrs):
 
 
 product("rows", [261, 300], [300, 70], True)
+product("shared", ["n", 331, 64], [64, 150], True)  # threads share blocks of rows, not columns
 product("batch", [2, 90, 420], [420, 40], True)
 product("inputs", [70, 300], [300, 230], False)   # the second one is copied into panels
 product("batches", [2, 33, 100], [2, 100, 70], False)
@@ -61,11 +62,12 @@ for m in (1, 4, 8, 14, 15, 29):
     a = rng.standard_normal((m, 600)).astype(np.float32)
     np.savez(f"{sys.argv[1]}/stream{m}.npz", a=a, y=(a.astype(np.float64) @ w).astype(np.float32))
 PY
-for m in rows batch inputs batches transposed both gram symbol symbols; do
+for m in rows shared batch inputs batches transposed both gram symbol symbols; do
 	for target in native x86-64-v3; do
 		options="--rtol 1e-4 --atol 1e-4 --target $target"
 		case $m in
 		symbol) options="$options --dim m=1..900" ;;
+		shared) options="$options --dim n=1..3 --shape a=2x331x64" ;;
 		symbols) options="$options --dim m=1..900 --dim k=1..900 --dim n=1..900" ;;
 		esac
 		"$tcc" verify "$t/$m.onnx" $options || fail "$m differs on $target"
