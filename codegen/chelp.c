@@ -565,7 +565,7 @@ const char *c_math(CFile *f, OpCode op, DType d)
 	int nin = scalar_ops[op].arity;
 	Node *in[2];
 
-	if (!c_once(f, name))
+	if ((f->gpu && op == O_EX2) || !c_once(f, name))      /* an instruction there */
 		return name;
 	for (int k = 0; k < nin; k++)
 		in[k] = x_carry(f->m, d);

@@ -706,6 +706,15 @@ static Node *lgamma_of(const X *x, Node *a)
 	return lgamma_f64(x, a);
 }
 
+/* 2^n 2^f with n whole, f in [-1/2, 1/2]; 0 where n would be below -126. */
+static Node *ex2_of(const X *x, Node *a)
+{
+	Node *y = at_least(x, a, -127), *t = addk(x, y, x->magic);
+	Node *f = sub(x, y, addk(x, t, -x->magic));
+
+	return mul(x, poly(x, f, COEF(EX2_SHORT)), pow2_of(x, t));
+}
+
 /* To 10 bits of fraction; infinities and NaN as they are. */
 static Node *tf32_of(const X *x, Node *a)
 {
@@ -745,6 +754,7 @@ Node *math_expand(Module *m, OpCode op, int nin, Node *const *in)
 	case O_ATANH: return atanh_of(x, in[0]);
 	case O_ERF: return erf_of(x, in[0]);
 	case O_LGAMMA: return lgamma_of(x, in[0]);
+	case O_EX2: return ex2_of(x, in[0]);
 	case O_TF32: return tf32_of(x, in[0]);
 	default: return NULL;
 	}

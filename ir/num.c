@@ -268,6 +268,7 @@ static bool math_eval(int op, double x, double y, double *r)
 	int sign;
 	switch (op) {
 	case O_EXP: *r = exp(x); break;
+	case O_EX2: *r = exp2(x); break;
 	case O_LOG: *r = log(x); break;
 	case O_LOG1P: *r = log1p(x); break;
 	case O_EXPM1: *r = expm1(x); break;

@@ -47,21 +47,6 @@ axis_reduction(Node *body, Comb comb)
 	return red && red->n == comb && red->nin == 2 ? red : NULL;
 }
 
-/* t's element at idx. */
-static Node *
-instance(Module *m, Node *t, Node *const *idx)
-{
-	Map map = {0};
-	Node *e;
-	int i;
-
-	for (i = 0; i < rank_of(t); i++)
-		map_put(&map, t->in[i], idx[i]);
-	e = subst(m, t->in[t->nin - 1], &map, true);
-	map_free(&map);
-	return e;
-}
-
 /* Does the read take the row that at[] names, in its first n dimensions? */
 static bool
 own_row(const Node *read, Node *const *at, int n)
@@ -134,7 +119,7 @@ expand(Search *q, Node *e)
 		for (i = 0; i < n; i++) {
 			t = list[i]->code == O_READ ? list[i]->in[0] : NULL;
 			if (t && t != q->a->score && is_member(q, t) && body_is_plain(t->in[t->nin - 1]))
-				map_put(&map, list[i], instance(m, t, list[i]->in + 1));
+				map_put(&map, list[i], element_of(m, t, list[i]->in + 1));
 		}
 		free(list);
 		if (!map.n)
@@ -152,7 +137,7 @@ static Node *
 reduced(Search *q, Node *read, Comb comb)
 {
 	Module *m = q->s->m;
-	Node *e = strip(instance(m, read->in[0], read->in + 1)), *red = axis_reduction(e, comb);
+	Node *e = strip(element_of(m, read->in[0], read->in + 1)), *red = axis_reduction(e, comb);
 
 	return red && red == e ? strip(expand(q, subst1(m, red->in[1], red->in[0], q->a->key))) : NULL;
 }

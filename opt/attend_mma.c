@@ -19,6 +19,7 @@
  * At the end sums are divided in registers, and pass through shared memory to be stored along the
  * result.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "attend_form.h"
@@ -564,56 +565,40 @@ fold(Mm *q, Region *r, Comb comb, Node *v)
 	return l_let(m, r, l_fold_apart(m, comb, q->part, q->o.f.tid, q->apart, 0, NULL));
 }
 
+/* What e is raised to as what 2 is raised to. */
 static Node *
-exp_of(Mm *q, Region *r, Node *x)
+in_twos(Mm *q, Region *r, Node *x)
 {
-	return kb_emit(q->o.kb, r, x1(q->o.m, O_EXP, x));
+	return l_let(q->o.m, r, x_mul(q->o.m, x, x_flt(q->o.m, DT_F32, M_LOG2E)));
 }
 
 /*
- * exp(x) for x that is not positive, off by at most 2^-18 of itself, where it is rounded to at most 11
- * bits next: 2^n 2^f with n whole, a polynomial of degree 4 for f in [-1/2, 1/2] (least squares,
- * weighted towards the largest relative error), 0 where n would be below -126.
+ * A row's maximum, and with it its exponentials and their sum in this lane. As long as all its
+ * scores are -inf nothing is subtracted from them: exponentials of 0. They are rounded to at most 11
+ * bits next. e^(x - max) is 2^(x log2 e - max log2 e), its subtrahend rounded: the row's exponentials
+ * have that factor in common, and so has what scales their sums when the maximum rises.
  */
-static Node *
-short_exp(Mm *q, Region *r, Node *x)
-{
-	static const double p[] = {0.00956998435, 0.055917851, 0.240247477, 0.693121816, 0.999999261};
-	Module *m = q->o.m;
-	Node *y, *n, *f, *e = x_flt(m, DT_F32, p[0]), *magic = x_flt(m, DT_F32, 12582912);
-	size_t i;
-
-	y = x_mul(m, x, x_flt(m, DT_F32, 1.4426950408889634));
-	y = l_let(m, r, legalize(m, x_comb(m, COMB_MAX, y, x_flt(m, DT_F32, -127))));
-	n = l_let(m, r, x_add(m, y, magic));                     /* the low bits are n's */
-	f = l_let(m, r, x_sub(m, y, x_sub(m, n, magic)));
-	for (i = 1; i < sizeof p / sizeof *p; i++)
-		e = x_op(m, O_FMA, 3, (Node *[]){e, f, x_flt(m, DT_F32, p[i])}, DT_F32);
-	n = x2(m, O_SHL, x_bits(m, DT_U32, n), x_int(m, DT_U32, 23));
-	n = x_bits(m, DT_F32, x_add(m, n, x_int(m, DT_U32, 127 << 23)));
-	return kb_emit(q->o.kb, r, x_mul(m, e, n));
-}
-
-/* A row's maximum, and with it its exponentials and their sum in this lane. As long as all its
- * scores are -inf nothing is subtracted from them: exponentials of 0. */
 static void
 row_softmax(Mm *q, Region *r, Node *i, int stat)
 {
 	Module *m = q->o.m;
-	Node *low = x_comb_identity(m, COMB_MAX, DT_F32), *old, *new, *shift, *rise, *j;
+	Node *low = x_comb_identity(m, COMB_MAX, DT_F32), *old, *new, *shift, *rise, *j,
+		*log2e = x_flt(m, DT_F32, M_LOG2E);
 	Region *in;
 	int e;
 
 	new = fold(q, r, COMB_MAX, row_of(q, COMB_MAX, i, stat));
 	old = l_let(m, r, stat_at(q, q->max, i, stat));
 	new = l_let(m, r, legalize(m, x_comb(m, COMB_MAX, old, new)));
-	shift = l_let(m, r, x_select(m, x_eq(m, new, low), x_int(m, DT_F32, 0), new));
+	shift = in_twos(q, r, x_select(m, x_eq(m, new, low), x_int(m, DT_F32, 0), new));
 	in = unroll(q, r, q->keys / q->key_tile, &j);
 	for (e = 0; e < q->elems; e++)
 		if (q->stat[e] == stat)
-			store3(q, in, q->s, i, j, e,
-				short_exp(q, in, x_sub(m, load3(q, q->s, i, j, e), shift)));
-	rise = l_let(m, r, exp_of(q, r, x_sub(m, old, shift)));
+			store3(q, in, q->s, i, j, e, kb_emit(q->o.kb, in, x1(m, O_EX2,
+				x_op(m, O_FMA, 3, (Node *[]){load3(q, q->s, i, j, e), log2e, x1(m, O_NEG, shift)},
+					DT_F32))));
+	rise = x_mul(m, x_sub(m, in_twos(q, r, old), shift), x_flt(m, DT_F32, M_LN2));
+	rise = l_let(m, r, kb_emit(q->o.kb, r, x1(m, O_EXP, rise)));
 	set_stat(q, r, q->max, i, stat, new);
 	set_stat(q, r, q->rise, i, stat, rise);
 	set_stat(q, r, q->sum, i, stat, x_add(m, x_mul(m, stat_at(q, q->sum, i, stat), rise),

@@ -26,6 +26,8 @@ Node *from_storage(Module *, DType, Node *stored);
 typedef Node *Rewriter(Module *, Node *, Node **in, Map *done, void *);
 void rewrite_module(Module *, bool defs, Rewriter *fn, void *);
 Node *rebuild_node(Module *, Node *, Node **in, Map *done);
+/* Its definition with its axes at idx: its element there. */
+Node *element_of(Module *, Node *tensor, Node *const *idx);
 /* The tensor with what fn gives for the reductions in its definition; NULL keeps one. */
 typedef Node *Reducer(Module *, Node *reduction, void *);
 Node *replace_reductions(Module *, Node *tensor, Reducer *fn, void *);

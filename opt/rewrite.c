@@ -245,6 +245,20 @@ rewrite_module(Module *m, bool defs, Rewriter *fn, void *ctx)
 }
 
 Node *
+element_of(Module *m, Node *t, Node *const *idx)
+{
+	Map map = {0};
+	Node *e;
+	int i;
+
+	for (i = 0; i < rank_of(t); i++)
+		map_put(&map, t->in[i], idx[i]);
+	e = subst(m, t->in[t->nin - 1], &map, true);
+	map_free(&map);
+	return e;
+}
+
+Node *
 replace_reductions(Module *m, Node *t, Reducer *fn, void *ctx)
 {
 	Node **list, *r = t, *v;

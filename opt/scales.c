@@ -1,11 +1,15 @@
 /*
- * scales: weights that are stored narrow and scaled when they are read, in a sum of products,
+ * scales: what scales a factor of a sum of products scales the sum once:
  *
- *	sum (k) a[k] * (f32(w[k, n]) * s[n])   ->   s[n] * sum (k) a[k] * f32(w[k, n])
+ *	sum (k) a[k] * (f32(w[k, n]) * s[n])     ->   s[n] * sum (k) a[k] * f32(w[k, n])
+ *	t = tensor f16 x[..] * c;
+ *	sum (k) f32(t[k]) * b[k]                 ->   c * sum (k) f32(x[k]) * b[k]
  *
- * are scaled once for the sum: a step of it then reads and multiplies less, and what it reads is
- * one tensor, whose panels a schedule can fetch ahead. Class real: the result is off by one
- * rounding, each product was by one. Off with --strict, listed in the precision ledger.
+ * so weights that are stored narrow are read by a step of the sum as they are, one tensor, whose
+ * panels a schedule can fetch ahead; and queries and keys that are scaled before their product need
+ * no kernel that does it. Class real: the result is off by one rounding, each product was by one.
+ * f16 cannot overflow a sum in f32, and c is at most 1. Off with --strict, listed in the precision
+ * ledger.
  *
  * Needs the tensor level with producers inlined; leaves such sums. Scales are constants far from
  * overflow and underflow.
@@ -71,34 +75,79 @@ scale_of(const Node *red, Node *factor, Node **rest)
 	return NULL;
 }
 
+static bool
+is_modest(const Node *c)
+{
+	double v = c->code == O_NUM ? fabs(c->num.f) : 0;
+
+	return v >= 0x1p-14 && v <= 1;
+}
+
+/* The number that an element of f16 in the factor is scaled by where it is made, *rest the factor of what
+ * it is made from; NULL: none. */
+static Node *
+scale_before(Module *m, Node *factor, Node **rest)
+{
+	Node *t, *e;
+	int i;
+
+	if (factor->code != O_CAST || factor->in[0]->code != O_READ
+	 || (t = factor->in[0]->in[0])->code != O_TENSOR || dtype_of(t) != DT_F16 || t->attrs)
+		return NULL;
+	e = element_of(m, t, factor->in[0]->in + 1);
+	for (i = 0; e->code == O_MUL && i < 2; i++)
+		if (e->in[!i]->code == O_READ && is_modest(e->in[i])) {
+			*rest = x_cast(m, DT_F32, e->in[!i]);
+			return x_cast(m, DT_F32, e->in[i]);
+		}
+	return NULL;
+}
+
+/* Both factors without such scales, times these. */
+static Node *
+scaled_before(Module *m, Node *red, Node *mul, double *error)
+{
+	Node *in[2] = {mul->in[0], mul->in[1]}, *c = NULL, *s;
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if ((s = scale_before(m, in[i], &in[i]))) {
+			c = c ? x_mul(m, c, s) : s;
+			*error += 0x1p-11;
+		}
+	return c ? x_mul(m, c, x_reduce(m, COMB_SUM, red->nin - 1, red->in, x_mul(m, in[0], in[1]))) : NULL;
+}
+
 static Node *
 scaled_sum(Module *m, Node *red, void *ctx)
 {
 	Node *mul = red->in[red->nin - 1], *s, *rest;
 	int i;
 
-	(void)ctx;
+	*(double *)ctx = FLT_EPSILON;
 	if (red->n != COMB_SUM || red->type->dtype != DT_F32 || mul->code != O_MUL)
 		return NULL;
 	for (i = 0; i < 2; i++)
 		if ((s = scale_of(red, mul->in[i], &rest)))
 			return x_mul(m, s, x_reduce(m, COMB_SUM, red->nin - 1, red->in,
 				x_mul(m, mul->in[!i], rest)));
-	return NULL;
+	return scaled_before(m, red, mul, ctx);
 }
 
 static Node *
 scaled_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
 	Node *t, *r;
+	double error = 0;
 
-	if (n->code != O_TENSOR || n->type->dtype != DT_F32 || n->attrs
+	if (n->code != O_TENSOR || (n->type->dtype != DT_F32 && n->type->dtype != DT_F16) || n->attrs
 	 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
 		return NULL;
-	r = replace_reductions(m, t, scaled_sum, ctx);
+	(void)ctx;
+	r = replace_reductions(m, t, scaled_sum, &error);
 	r->loc = n->loc;
 	if (r != t)
-		ledger_add(m, "scaled_sum", "real", FLT_EPSILON, n->loc);
+		ledger_add(m, "scaled_sum", "real", error, n->loc);
 	return r;
 }
 

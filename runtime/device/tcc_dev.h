@@ -233,6 +233,14 @@ TCC_FN f32 tcc_div_f32(f32 a, f32 b) { return __fdiv_rn(a, b); }
 TCC_FN f64 tcc_div_f64(f64 a, f64 b) { return __ddiv_rn(a, b); }
 TCC_FN f32 tcc_sqrt_f32(f32 a) { return __fsqrt_rn(a); }
 TCC_FN f64 tcc_sqrt_f64(f64 a) { return __dsqrt_rn(a); }
+/* 2^a within 2^-22 of itself */
+TCC_FN f32 tcc_ex2_f32(f32 a)
+{
+	f32 r;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+	return r;
+}
 TCC_FN f32 tcc_floor_f32(f32 a) { return floorf(a); }
 TCC_FN f64 tcc_floor_f64(f64 a) { return floor(a); }
 TCC_FN f32 tcc_ceil_f32(f32 a) { return ceilf(a); }
@@ -277,6 +285,11 @@ TCC_FN f32 tcc_div_f32(f32 a, f32 b) { return a / b; }
 TCC_FN f64 tcc_div_f64(f64 a, f64 b) { return a / b; }
 TCC_FN f32 tcc_sqrt_f32(f32 a) { return __builtin_elementwise_sqrt(a); }
 TCC_FN f64 tcc_sqrt_f64(f64 a) { return __builtin_elementwise_sqrt(a); }
+#if TCC_DEV_SIM
+TCC_FN f32 tcc_ex2_f32(f32 a) { return a < -126 ? 0 : __builtin_exp2f(a); }
+#else
+TCC_FN f32 tcc_ex2_f32(f32 a) { return __builtin_amdgcn_exp2f(a); }
+#endif
 TCC_FN f32 tcc_floor_f32(f32 a) { return __builtin_floorf(a); }
 TCC_FN f64 tcc_floor_f64(f64 a) { return __builtin_floor(a); }
 TCC_FN f32 tcc_ceil_f32(f32 a) { return __builtin_ceilf(a); }

@@ -265,6 +265,7 @@ TCC_FN u32 ptx_rcp_approx_ftz_f32(u32 a)
 
 	return r & 0x7f800000 ? r : r & 0x80000000;
 }
+TCC_FN u32 ptx_ex2_approx_ftz_f32(u32 a) { return PTX_B32(tcc_ex2_f32(PTX_F32(a))); }
 /* without a rounding they may be contracted; NVRTC does so before it writes PTX */
 #define ptx_add_f32 ptx_add_rn_f32
 #define ptx_sub_f32 ptx_sub_rn_f32

@@ -209,6 +209,25 @@ START_TEST(f64_ops)
 }
 END_TEST
 
+/* What ex2's meaning promises; a result next to the smallest normal number may be 0. */
+START_TEST(powers_of_two)
+{
+	Module *m = module_new(&(Diag){ 0 });
+	Node *a = x_carry(m, DT_F32);
+	Program p = compile(math_expand(m, O_EX2, 1, &a), a, a);
+
+	for (double x = 1; x > -160; x -= 0.00390626) {
+		double y = (float)x, want = exp2(y), got = eval(&p, (Num){ .f = y }, (Num){ 0 }, true).f;
+
+		ck_assert_msg(y < -125 ? got >= 0 && got < 0x1p-124 : fabs(got - want) <= 0x1p-18 * want,
+			"2^%.9g: %.9g, should be %.9g", y, got, want);
+	}
+	ck_assert(eval(&p, (Num){ .f = -INFINITY }, (Num){ 0 }, true).f == 0);
+	ck_assert(isnan(eval(&p, (Num){ .f = NAN }, (Num){ 0 }, true).f));
+	module_free(m);
+}
+END_TEST
+
 /* Functions of half types, over every value. */
 static void run_half(OpCode op, DType d)
 {
@@ -282,6 +301,7 @@ int main(void)
 	Suite *s = suite_create("math");
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 0);
+	tcase_add_test(t, powers_of_two);
 	tcase_add_loop_test(t, f32_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, f64_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, casts, 0, DT_F16 - DT_F4E2M1 + 1);

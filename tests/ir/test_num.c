@@ -133,6 +133,7 @@ START_TEST(reals)
 	ck_assert(floats(O_TF32, DT_F32, 1 + 0x1p-11, 0) == 1 + 0x1p-10);
 	ck_assert(floats(O_TF32, DT_F32, -1 - 0x1.8p-12, 0) == -1);
 	ck_assert(floats(O_TF32, DT_F32, INFINITY, 0) == INFINITY);
+	ck_assert(floats(O_EX2, DT_F32, -3, 0) == 0.125 && floats(O_EX2, DT_F32, -INFINITY, 0) == 0);
 	ck_assert(floats(O_RINT, DT_F32, 2.5, 0) == 2 && floats(O_RINT, DT_F32, -0.5, 0) == 0);
 	ck_assert(signbit(floats(O_REM, DT_F32, -4, 2)) && floats(O_REM, DT_F32, -5, 3) == -2);
 	ck_assert(isnan(floats(O_REM, DT_F32, 1, 0)));
