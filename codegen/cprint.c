@@ -228,6 +228,8 @@ static void loop(CFn *c, Node *s)
 	c->rolled |= rolls;
 	if ((s->n == F_UNROLL && !c->rolled) || (c->f->gpu && s->n == F_VECTOR))
 		cfn_line(c, "TCC_UNROLL");
+	else if (c->f->gpu && s->n == F_SERIAL && axis->in[0]->code == O_NUM && axis->in[0]->num.i > 1)
+		cfn_line(c, "TCC_ROLLED");
 	const char *name = open_axis(c, axis, base);
 	cfn_line(c, "for (%s %s = %s; %s < %s; %s++) {", t, name, from, name, to, name);
 	c->indent++;

@@ -274,6 +274,25 @@ multiply(Simt *f, Region *r, const Contraction *c, Node *acc, int steps, Node *a
 		multiply_add(m, c, at1(f, a, at[1]), at1(f, b, at[2]), l_load(m, acc, 3, at)));
 }
 
+/* A loop over the depths of a tile, as many unrolled as leave half of the registers free should a compiler
+ * read all of their fragments first: of the T rows and `steps` times T keys or columns. */
+static Region *
+depths(Simt *f, Region *r, int steps, Node **depth)
+{
+	Module *m = f->o.m;
+	int most = f->o.kb->s->mach->regs_thread / 2, words = dtypes[f->o.type].bits / 32, n = DEPTH;
+	Node *outer, *inner;
+
+	while (n > 1 && n * (1 + steps) * T * words > most)
+		n /= 2;
+	if (n == DEPTH)
+		return unroll(f, r, n, depth);
+	r = loop(f, r, F_SERIAL, x_idx(m, DEPTH / n), &outer);
+	r = unroll(f, r, n, &inner);
+	*depth = x_add(m, x_muli(m, outer, n), inner);
+	return r;
+}
+
 static void
 block_scores(Simt *f, Region *r)
 {
@@ -288,7 +307,7 @@ block_scores(Simt *f, Region *r)
 		bring_queries(f, in, first, x_idx(m, 0));
 	bring_keys(f, in, first);
 	l_barrier(m, in);
-	each = unroll(f, in, DEPTH, &kk);
+	each = depths(f, in, f->cut.keys, &kk);
 	a = fragment(f, each, f->queries, f->cut.resident ? x_add(m, first, kk) : kk,
 		x_muli(m, f->ty, T));
 	multiply(f, each, &f->o.a.qk, f->s, f->cut.keys, a, f->keys, kk);
@@ -317,7 +336,7 @@ block_values(Simt *f, Region *r)
 	first = x_muli(m, step, DEPTH);
 	bring_values(f, in, first);
 	l_barrier(m, in);
-	each = unroll(f, in, DEPTH, &kk);
+	each = depths(f, in, f->cut.columns, &kk);
 	a = fragment(f, each, f->exps, x_add(m, first, kk), turned(f, x_add(m, first, kk)));
 	multiply(f, each, &f->o.a.pv, f->sums, f->cut.columns, a, f->values, kk);
 	l_barrier(m, in);

@@ -78,6 +78,7 @@ typedef struct { u64 re, im; } c128;    /* only moved */
 #define TCC_KERNEL(name, block) extern "C" __global__ void __launch_bounds__(block, 1) name
 #define TCC_SHARED(type, name, count) __shared__ __align__(16) type name[count]
 #define TCC_SHARED_DYN(name) extern __shared__ __align__(1024) unsigned char name[]
+#define TCC_ROLLED
 #define TCC_UNROLL _Pragma("unroll")
 #define tcc_warp 32
 
@@ -100,6 +101,8 @@ TCC_FN void tcc_warp_barrier(void) { __syncwarp(); }
 #define TCC_SHARED(type, name, count) __attribute__((shared, aligned(16))) type name[count]
 #define TCC_SHARED_DYN(name) \
 	extern __attribute__((shared, aligned(128))) unsigned char name[]
+/* LLVM unrolls short loops whole, reads all of their fragments first, and spills them */
+#define TCC_ROLLED _Pragma("unroll 1")
 #define TCC_UNROLL _Pragma("unroll")
 #ifdef __GFX9__
 #define tcc_warp 64
@@ -146,6 +149,7 @@ TCC_FN void tcc_warp_barrier(void)
 #define TCC_SHARED(type, name, count) type *const name = (type *)tcc_sim_shared(#name, \
 	(u64)(count) * sizeof(type))
 #define TCC_SHARED_DYN(name) unsigned char *const name = (unsigned char *)tcc_sim_shared(#name, 0)
+#define TCC_ROLLED
 #define TCC_UNROLL
 #ifndef tcc_warp
 #define tcc_warp 32     /* 64 for the gfx9 family: -Dtcc_warp=64 */

@@ -117,18 +117,19 @@ def counts(tcc, tmp):
         yield f"{target} counts (wavefronts {waves}, sectors {sectors})", wrong
 
 
-SIZES = (1024, 64), (2048, 128), (300, 80)    # rows and keys; depth
+SIZES = (1024, 64, P.FLOAT16), (2048, 128, P.FLOAT16), (300, 80, P.FLOAT16), (640, 15, P.FLOAT)  # rows and keys; depth
+GATED = {(1024, "sm_80"), (2048, "gfx942"), (300, "gfx1100"), (640, "gfx1100"), (640, "gfx942")}
 
 
 def gates(tcc, tmp, every):
     """What the vendors' compilers make of it at sizes as in models: no spills."""
     for target in ["sm_75", "sm_80", "sm_90", "sm_120", "gfx90a", "gfx942", "gfx1100", "gfx1200"]:
-        for n, depth in SIZES:
-            if not every and (n, target) not in ((1024, "sm_80"), (2048, "gfx942"), (300, "gfx1100")):
+        for n, depth, t in SIZES:
+            if not every and (n, target) not in GATED:
                 continue
             graph = h.make_graph([h.make_node("Attention", list("qkv"), ["y"], is_causal=1)], "g",
-                                 [h.make_tensor_value_info(x, P.FLOAT16, [1, 12, n, depth]) for x in "qkv"],
-                                 [h.make_tensor_value_info("y", P.FLOAT16, None)])
+                                 [h.make_tensor_value_info(x, t, [1, 12, n, depth]) for x in "qkv"],
+                                 [h.make_tensor_value_info("y", t, None)])
             onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10), f"{tmp}/m.onnx")
             r = subprocess.run([tcc, "profile", f"{tmp}/m.onnx", "--target", target, "--json"], capture_output=True, text=True)
             if r.returncode:
