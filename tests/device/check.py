@@ -139,6 +139,30 @@ def check_sanitizer(o, until):
     return result
 
 
+# --- does it start? ------------------------------------------------------------------------------
+
+def check_start(o, until):
+    """A program for this device and two others: what it says, how long until its first result."""
+    if o.rehearse:
+        return {"skipped": "tests/device/artefact.sh starts programs without a GPU"}
+    others = ["gfx942", "gfx1100"] if o.target.startswith("gfx") else ["sm_75", "sm_120"]
+    targets = [a for t in {o.target, *others} for a in ("--target", t)]
+    with tempfile.TemporaryDirectory() as tmp:
+        exe = f"{tmp}/program"
+        r = subprocess.run([o.tcc, "compile", f"{HERE}/../../models/digits.onnx", *targets, "-o", exe],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if r.returncode:
+            return {"failed": [r.stdout[-500:]]}
+        info = subprocess.run([exe, "--info"], stdout=subprocess.PIPE, text=True).stdout
+        r = subprocess.run([exe, "--bench", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True)
+    images = [line.split(":", 1)[1].strip() for line in info.splitlines() if line.startswith("images:")]
+    if r.returncode:
+        return {"images": images, "failed": [r.stderr[-500:]]}
+    got = json.loads(r.stdout)
+    return {"images": images, "failed": [], **{k: got[k] for k in ("load_ms", "first_ms", "median_ms")}}
+
+
 # --- how fast is it? -----------------------------------------------------------------------------
 
 PEERS = [("onnxruntime CUDA", "CUDAExecutionProvider"), ("TensorRT", "TensorrtExecutionProvider")]
@@ -165,12 +189,44 @@ def peer_ms(provider, model, inputs):
     return float(np.median(times[5:]))
 
 
-def peers(model, inputs):
+def torch_ms(mid, inputs):
+    """Median milliseconds of the torchvision model that the id names, compiled by torch; None: no such."""
+    import torch
+    import torchvision
+    if not torch.cuda.is_available() or mid[3:] not in torchvision.models.list_models():
+        return None
+    net = torch.compile(torchvision.models.get_model(mid[3:], weights=None).eval().cuda(),
+                        mode="reduce-overhead")
+    x = [torch.from_numpy(a).cuda() for a in inputs.values()]
+    times = []
+    with torch.no_grad():
+        for k in range(30):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            net(*x)
+            torch.cuda.synchronize()
+            times.append(1e3 * (time.perf_counter() - start))
+    return float(np.median(times[10:]))
+
+
+def torch_peer(mid, inputs):
+    if not mid.startswith("tv_"):
+        return {}
+    try:
+        ms = torch_ms(mid, inputs)
+    except ImportError:
+        return {}
+    except Exception as e:              # a peer's failure is a result
+        return {"torch.compile": str(e).splitlines()[0][:200]}
+    return {} if ms is None else {"torch.compile": ms}
+
+
+def peers(mid, model, inputs):
+    found = torch_peer(mid, inputs)
     try:
         import onnxruntime as ort
     except ImportError:
-        return {}
-    found = {}
+        return found
     for name, provider in PEERS:
         if provider not in ort.get_available_providers():
             continue
@@ -200,7 +256,7 @@ def check_speed(o, until):
             got = bench(o, until, model, "--input", f"{tmp}/in.npz")
         keys = ("exec_ms", "median_ms", "first_ms", "error")
         results[mid] = {k: got[k] for k in keys if k in got}
-        results[mid]["peers"] = {} if o.rehearse else peers(model, inputs)
+        results[mid]["peers"] = {} if o.rehearse else peers(mid, model, inputs)
         print(f"  {mid:28} {results[mid]}", flush=True)
     return results
 
@@ -210,8 +266,9 @@ def check_speed(o, until):
 class Probe:
     """A model of one idea, and what its execution time says."""
 
-    def __init__(self, name, unit, nodes, shapes, value, dtype=TensorProto.FLOAT, weights=()):
-        self.name, self.unit, self.value = name, unit, value
+    def __init__(self, name, unit, nodes, shapes, value, dtype=TensorProto.FLOAT, weights=(),
+                 key="exec_ms"):
+        self.name, self.unit, self.value, self.key = name, unit, value, key
         inputs = [helper.make_tensor_value_info(n, dtype, s) for n, s in shapes.items()]
         outputs = [helper.make_tensor_value_info(nodes[-1].output[0], dtype, None)]
         graph = helper.make_graph(nodes, "probe", inputs, outputs,
@@ -259,6 +316,8 @@ def probes(small):
               {"x": [big]}, lambda ms: 4 * big / ms / 1e6),
         product(side, TensorProto.FLOAT, "product f32"),
         product(side, TensorProto.FLOAT16, "product f16"),
+        Probe("upload", "GB/s", [helper.make_node("Neg", ["x"], ["y"])], {"x": [big // 4]},
+              lambda ms: big / ms / 1e6, key="h2d_ms"),
     ]
 
 
@@ -270,8 +329,8 @@ def check_constants(o, until):
                 break
             onnx.save(p.model, f"{tmp}/probe.onnx")
             got = bench(o, until, f"{tmp}/probe.onnx")
-            ms = got.get("exec_ms")
-            results[p.name] = ({"value": p.value(ms), "unit": p.unit, "exec_ms": ms} if ms
+            ms = got.get(p.key)
+            results[p.name] = ({"value": p.value(ms), "unit": p.unit, p.key: ms} if ms
                                else {"error": got.get("error", "no time")})
             print(f"  {p.name:16} {results[p.name]}", flush=True)
     return results
@@ -279,7 +338,7 @@ def check_constants(o, until):
 
 # --- the run -------------------------------------------------------------------------------------
 
-STEPS = [("constants", check_constants, 0.15), ("operators", check_operators, 0.5),
+STEPS = [("start", check_start, 0.05), ("constants", check_constants, 0.15), ("operators", check_operators, 0.5),
          ("sanitizer", check_sanitizer, 0.4), ("speed", check_speed, 1.0)]
 
 
@@ -314,7 +373,7 @@ def main():
     with open(o.json, "w") as f:
         json.dump(results, f, indent=1)
     ops, clean = results["operators"], results["sanitizer"]
-    bad = len(ops["failed"]) + len(clean.get("failed", []))
+    bad = sum(len(results[k].get("failed", [])) for k in ("start", "operators", "sanitizer"))
     print(f"operators: {ops['passed']} passed, {len(ops['failed'])} failed, of {ops['listed']}; "
           f"sanitizer: {clean.get('runs', 0)} runs, {len(clean.get('failed', []))} failed; {o.json}")
     sys.exit(bad > 0)
