@@ -147,6 +147,18 @@ bool has_driver(const Machine *);      /* of a GPU */
 /* The table or JSON of profile, predicted; the model is loaded. The exit code. */
 int predict_model(Compilation *);
 
+/* hostwork.c: what a GPU's plan leaves to the host */
+enum { MAX_ROUTINES = 64 };
+typedef struct HostWork {
+	int waits, waits_in_loops;     /* places of the plan where it fetches elements from the device */
+	int nroutines;
+	const char *routines[MAX_ROUTINES];
+} HostWork;
+
+HostWork host_work(Module *);
+const char *host_work_text(Module *, const HostWork *);
+void host_work_json(const HostWork *, cJSON *);
+
 /* ---- passcheck.c: --check-passes ----------------------------------------------------------- */
 
 /* Makes inputs and the results that every pass must keep. False after errors. */

@@ -360,6 +360,11 @@ report(Work *w, const Job *jobs)
 			json_real(j, "arena_bytes", (double)p->arena_bytes);
 		else
 			json_text(j, "arena_bytes", p->formula);
+		HostWork host = host_work(jobs[i].m);
+		if (machine_gpu(jobs[i].machine))
+			host_work_json(&host, j);
+		if (host.waits || host.nroutines)
+			diag_note(&w->c->diag, "%s: %s", jobs[i].machine->name, host_work_text(jobs[i].m, &host));
 		if (w->o->verbose)
 			diag_note(&w->c->diag, p->is_static
 				? "%s: %d kernels, %lld bytes of weights, %lld of activations"

@@ -89,6 +89,16 @@ table(const Machine *t, const Row *rows, int n, double total)
 }
 
 static void
+tell_host_work(Module *m, cJSON *json, bool text)
+{
+	HostWork w = host_work(m);
+
+	host_work_json(&w, json);
+	if (text && (w.waits || w.nroutines))
+		printf("%s\n", host_work_text(m, &w));
+}
+
+static void
 document(cJSON *json, const Machine *t, const Row *rows, int n, double total)
 {
 	cJSON *list;
@@ -150,6 +160,7 @@ predict_model(Compilation *c)
 		if (!o->json || *o->json)
 			table(m->machine, rows, m->kernels.n, total);
 		document(json, m->machine, rows, m->kernels.n, total);
+		tell_host_work(m, json, !o->json || *o->json);
 	}
 	return json_end(o, json, code);
 }

@@ -220,6 +220,9 @@ typedef struct TccTimes {
 
 TccTimes tcc_times(const TccContext *ctx);
 uint64_t tcc_arena_bytes(const TccContext *ctx);        /* as of the last run */
+/* How often the last run waited for the device: once for its results, and for each datum on which the plan
+ * depends; 0 on a CPU. */
+uint64_t tcc_round_trips(const TccContext *ctx);
 const TccModel *tcc_inst_model(const TccInst *inst);    /* the variant that was picked */
 
 /* The same functions as a table: what a shared object exports under its own prefix. */

@@ -213,6 +213,14 @@ static bool peek(TccContext *ctx, const TccSlot *s)
 	return true;
 }
 
+/* An input of the caller's in host memory, of which the device has a copy. */
+static bool given_on_host(const TccContext *ctx, const TccSlot *s)
+{
+	return s->value && s->value >= ctx->inputs && s->value < ctx->inputs + ctx->ninputs &&
+	       s->value->kind == TCC_TENSOR && tcc_on_host(&s->value->u.tensor) &&
+	       tcc_is_compact(&s->value->u.tensor);
+}
+
 static int64_t api_load(TccRun *run, int64_t buffer, int64_t dtype, int64_t index)
 {
 	TccContext *ctx = of(run);
@@ -223,6 +231,8 @@ static int64_t api_load(TccRun *run, int64_t buffer, int64_t dtype, int64_t inde
 		return 0;
 	if (s->host)
 		return tcc_element_int((uint32_t)dtype, s->p, index);
+	if (given_on_host(ctx, s))
+		return tcc_element_int((uint32_t)dtype, tcc_tensor_data(&s->value->u.tensor), index);
 	if (peek(ctx, s))
 		return run->status ? 0 : tcc_element_int((uint32_t)dtype, ctx->peeked, index);
 	uint64_t in_byte = bits < 8 ? 8 / bits : 1;

@@ -311,6 +311,7 @@ static int receive(TccContext *ctx)
 		if (o->download_to && !staged(ctx, o) && o->download_to != o->host.p)
 			rc = dev->ops->download(dev, ctx->stream, o->download_to, o->from, o->bytes, &ctx->err);
 	}
+	ctx->round_trips++;
 	return rc ? rc : tcc_queue_wait(ctx);
 }
 
@@ -393,6 +394,8 @@ int tcc_run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs,
 		return tcc_fail(&ctx->err, TCC_USAGE, "room for %llu outputs given, the model has %u",
 		                (unsigned long long)noutputs, ctx->inst->meta->outputs.count);
 	ctx->outputs = outputs;
+	ctx->inputs = inputs;
+	ctx->ninputs = ninputs;
 	int rc = run(ctx, inputs, ninputs);
 	if (rc && ctx->inst->dev) {
 		/* the caller may free what transfers are still about */
@@ -431,6 +434,11 @@ void tcc_profile_reset(TccContext *ctx)
 TccTimes tcc_times(const TccContext *ctx)
 {
 	return ctx->times;
+}
+
+uint64_t tcc_round_trips(const TccContext *ctx)
+{
+	return ctx->round_trips;
 }
 
 uint64_t tcc_arena_bytes(const TccContext *ctx)

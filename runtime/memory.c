@@ -140,6 +140,7 @@ int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool sr
 	else if (dst_host) {
 		if (!dev->ops->download(dev, ctx->stream, dst, src, bytes, &ctx->err))
 			tcc_queue_wait(ctx);
+		ctx->round_trips++;
 	} else if (src_host) {
 		ctx->peek_at = NULL;
 		dev->ops->upload(dev, ctx->stream, dst, src, bytes, &ctx->err);

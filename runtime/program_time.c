@@ -150,7 +150,7 @@ static void json_profile(const Program *p, const Row *rows, uint32_t n, double r
 			fprintf(f, ", \"roofline_share\": %.9g, \"limit\": \"%s\"", share, limit);
 		fprintf(f, "}");
 	}
-	fprintf(f, "\n  ]\n}\n");
+	fprintf(f, "\n  ],\n  \"round_trips\": %llu\n}\n", (unsigned long long)tcc_round_trips(p->ctx));
 }
 
 static void text_profile(const Program *p, const Row *rows, uint32_t n, double runs)
@@ -171,6 +171,9 @@ static void text_profile(const Program *p, const Row *rows, uint32_t n, double r
 		       tcc_string(p->model, rows[i].kernel->nodes));
 	}
 	printf("%10.2f 100.0%%\n", total / 1e3 / runs);
+	if (tcc_round_trips(p->ctx) > 1)
+		printf("the host waited for the device %llu times a run\n",
+		       (unsigned long long)tcc_round_trips(p->ctx));
 }
 
 /* The trace event format of Chrome and Perfetto: times in microseconds. */

@@ -240,7 +240,6 @@ int tcc_queue_wait(TccContext *ctx)
 {
 	TccDevice *dev = ctx->inst->dev;
 	int rc = tcc_queue_flush(ctx);
-	ctx->round_trips++;
 	return rc ? rc : dev->ops->sync(dev, ctx->stream, &ctx->err);
 }
 

@@ -441,7 +441,9 @@ struct TccContext {
 	/* the present run */
 	TccBound *bound;        /* per input */
 	TccBlock *in_copy;      /* per input: a compact or uploaded copy */
-	TccValue *outputs;      /* the caller's */
+	const TccValue *inputs; /* the caller's */
+	uint64_t ninputs;
+	TccValue *outputs;
 	TccOut *out;            /* per output */
 	TccChunk *chunks;
 	TccList *lists;

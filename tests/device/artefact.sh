@@ -47,3 +47,14 @@ for gfx in gfx942:sramecc+:xnack- gfx1100; do
 	logged "$gone replays [1-9]"
 done
 FAKE_DRIVER_GFX=gfx1030 expect 5 '(Fake, gfx1030, driver for HIP 6.4) cannot run .*: gfx942, gfx1100;' "$t/hip" --bench
+
+# what is left to the host is said, when compiling and when profiling
+node=build/backend/node
+[ -d $node ] || exit 0
+expect 0 'sm_80: the host waits for the device at 1 place$' \
+	"$tcc" compile $node/test_nonzero_example/model.onnx --target sm_80 -o "$t/x"
+expect 0 'copied for routines of the host: str_parts, str_split$' \
+	"$tcc" compile $node/test_string_split_basic/model.onnx --target sm_80 -o "$t/x"
+"$tcc" compile "$digits" --target sm_80 -o "$t/x" >"$t/out" 2>&1
+grep -q host "$t/out" && fail "$(cat "$t/out")"
+expect 0 '"host_waits": *1' "$tcc" compile $node/test_nonzero_example/model.onnx --target sm_80 --json -o "$t/x"
