@@ -53,6 +53,7 @@ typedef struct Fn {
 	Map env;               /* axis, sym, let, call -> Val */
 	Map depth;             /* axis, let -> loop depth + 1, as a pointer */
 	Map mem;               /* buffer -> Mem */
+	Map tiles;             /* buffer -> number of its first register + 1 */
 	Map consts;            /* unrolled axis -> Node: its present value */
 	int nconsts;
 	int loops;             /* depth of loops here */
@@ -129,6 +130,15 @@ void prefetch(Fn *, Node *);
 bool st_vector_ok(Fn *, Node *store);
 Val fold(Fn *, Node *);
 Val local(Fn *, Ty, const char *name);       /* an alloca in the entry block */
+
+Val place_of(Fn *, Node *buffer, Node *const *idx);   /* its address; NULL: a bug, noted */
+
+/* ---- llvm_tile.c ---- */
+bool tiles_begin(Fn *, Region *body);         /* the shapes of the body's tiles; false: it has none */
+void tiles_end(Fn *);
+void tile_move(Fn *, Node *);
+void tile_clear(Fn *, Node *store);
+void tile_mma(Fn *, Node *);
 
 /* ---- llvm_fn.c ---- */
 void emit_region(Fn *, Region *);

@@ -264,7 +264,7 @@ alloc(Fn *f, Node *b)
 	int64_t n = 1, e;
 	int k;
 
-	if (map_get(&f->mem, b))
+	if (map_get(&f->mem, b) || b->type->space == SP_TILE)
 		return;         /* met before, in an unrolled loop; private; or on the stack */
 	for (k = 0; k < b->nin; k++)
 		n = is_int(b->in[k], &e) && e >= 0 && n < 1 << 20 ? n * e : -1;
@@ -286,7 +286,16 @@ emit_stmt(Fn *f, Node *s)
 		for_(f, s);
 		break;
 	case O_STORE:
-		st(f, s);
+		if (s->in[0]->type->space == SP_TILE)
+			tile_clear(f, s);
+		else
+			st(f, s);
+		break;
+	case O_MOVE:
+		tile_move(f, s);
+		break;
+	case O_MMA:
+		tile_mma(f, s);
 		break;
 	case O_LET:
 		map_put(&f->depth, s, (void *)(intptr_t)f->loops);
@@ -506,6 +515,7 @@ fn_end(Fn *f, const char *what)
 	map_free(&f->env);
 	map_free(&f->depth);
 	map_free(&f->mem);
+	map_free(&f->tiles);
 	map_free(&f->consts);
 	map_free(&f->memo);
 	map_free(&f->stable);
@@ -518,6 +528,7 @@ Val
 emit_kernel(Chunk *c, const Kernel *k, const char *symbol)
 {
 	Fn f = {.k = k, .t = c->job->machine};
+	bool tiles;
 	Ty p = LLVMPointerTypeInContext(c->cx, 0), l = LLVMInt64TypeInContext(c->cx);
 	Ty t = LLVMFunctionType(LLVMVoidTypeInContext(c->cx), (Ty[]){p, p, l, l, p, p}, 6, false);
 
@@ -525,7 +536,10 @@ emit_kernel(Chunk *c, const Kernel *k, const char *symbol)
 	f.err = LLVMGetParam(f.fn, 5);
 	kernel_params(&f);
 	bind(&f, k, symbol);
+	tiles = tiles_begin(&f, k->body);
 	kernel_body(&f, k->body);
+	if (tiles)
+		tiles_end(&f);
 	LLVMBuildRetVoid(f.b);
 	fn_end(&f, k->name);
 	return f.fn;

@@ -153,6 +153,14 @@ mem_of(Fn *f, Node *buf)
 	return m;
 }
 
+Val
+place_of(Fn *f, Node *buffer, Node *const *idx)
+{
+	const Mem *m = mem_of(f, buffer);
+
+	return m ? address(f, m->base, m->elem, flat(f, buffer, buffer->nin, idx)) : NULL;
+}
+
 /* Into the second cache, for reading. */
 void
 prefetch(Fn *f, Node *s)

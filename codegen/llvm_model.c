@@ -3,9 +3,42 @@
 #include <stdlib.h>
 #include <string.h>
 #include "llvm.h"
+#include "ir/machine.h"
 #include "runtime/abi.h"
 
-/* Features that the code may use, as the runtime checks them: AMX is asked for where it is used. */
+static bool
+multiplies_by(Region *r, const char *feature, size_t len)
+{
+	const char *f;
+	Node *s;
+	int i, k;
+
+	for (i = 0; r && i < r->nresults; i++) {
+		s = r->results[i];
+		f = s->code == O_MMA ? mma_feature(mma_find(s->name)) : NULL;
+		if (f && (strncmp("amx-tile", feature, len) == 0
+			|| (strlen(f) == len && strncmp(f, feature, len) == 0)))
+			return true;
+		for (k = 0; k < s->nregions; k++)
+			if (multiplies_by(s->regions[k], feature, len))
+				return true;
+	}
+	return false;
+}
+
+/* Has a kernel an instruction of the matrix unit that takes the feature? */
+static bool
+takes_unit(Module *m, const char *feature, size_t len)
+{
+	int i;
+
+	for (i = 0; i < m->kernels.n; i++)
+		if (multiplies_by(((Kernel *)m->kernels.at[i])->body, feature, len))
+			return true;
+	return false;
+}
+
+/* Features that the code may use, as the runtime checks them; of the matrix unit what kernels use. */
 char *
 needs_of(Module *m, const Machine *t)
 {
@@ -17,7 +50,7 @@ needs_of(Module *m, const Machine *t)
 		return NULL;
 	for (; *p; p += n + (p[n] == ',')) {
 		n = strcspn(p, ",");
-		if (strncmp(p, "amx", 3) == 0)
+		if (strncmp(p, "amx", 3) == 0 && !takes_unit(m, p, n))
 			continue;
 		if (out != s)
 			*out++ = ',';

@@ -97,7 +97,7 @@ static inline bool dt_signed(DType d) { return dtypes[d].cls == 'I' || dtypes[d]
 static inline bool dt_number(DType d) { return dtypes[d].bits > 0 && dtypes[d].cls != 'C'; }
 static inline bool dt_small(DType d) { return dt_float(d) && dtypes[d].bits < 32; }
 
-typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK, SP_MAP } Space;
+typedef enum Space { SP_GLOBAL, SP_REG, SP_SHARED, SP_STACK, SP_MAP, SP_TILE } Space;
 
 typedef enum TypeKind { T_SCALAR, T_TENSOR, T_BUFFER, T_TUPLE, T_SEQ, T_OPTIONAL, T_MAP,
 	T_VOID } TypeKind;
@@ -650,8 +650,10 @@ Node *l_prefetch(Module *, Region *, Node *buffer, Node *index);   /* index: pas
  * elements, 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes, of
  * matrix l / 8, and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4;
  * transposed: these rows of column l / 4.
- * Or a box of a tensor map to shared memory, by one thread (l_move_box). */
-typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, MOVE_BOX, N_MOVES } MoveKind;
+ * Or a box of a tensor map to shared memory, by one thread (l_move_box); or a tile of a CPU's matrix unit
+ * (l_move_tile). */
+typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, MOVE_BOX, MOVE_TILE,
+	N_MOVES } MoveKind;
 extern const char *const move_kinds[N_MOVES];
 /* idx: as many as it has extents */
 typedef struct Spot { Node *buffer, *const *idx; } Spot;
@@ -660,6 +662,8 @@ Node *l_move(Module *, Region *, MoveKind, int bytes, Spot to, Spot from, Node *
 /* The box of `bytes` at a tensor map's coordinates, pieces swizzled as the map says; its bytes count at the
  * barrier `on` (sync.def) when they have landed. */
 Node *l_move_box(Module *, Region *, int bytes, Spot to, Spot from, Spot on);
+/* A matrix unit's tile to or from memory: row i from the place in memory on, i strides of elements behind. */
+Node *l_move_tile(Module *, Region *, Spot to, Spot from, Node *stride);
 Node *l_commit(Module *, Region *);
 Node *l_wait(Module *, Region *, int pending);
 Node *l_mma(Module *, Region *, const char *instruction, Spot c, Spot a, Spot b);
@@ -679,6 +683,7 @@ const SyncRow *sync_find(const char *name);              /* NULL: none */
 /* of a move or mma; buffer NULL: it has no more */
 Spot l_spot(const Node *statement, int k);
 Node *l_move_cond(const Node *move);                     /* NULL: none */
+Node *l_move_stride(const Node *move);                   /* NULL: it moves no tile */
 Node *l_while(Module *, Region *, Region *body);
 Node *l_break(Module *, Region *, Node *cond);
 /* usable as its int64 (index) result */

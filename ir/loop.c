@@ -109,7 +109,7 @@ l_barrier(Module *m, Region *r)
 	return statement(m, r, (Node){.op = core_op(O_BARRIER)});
 }
 
-const char *const move_kinds[N_MOVES] = {"async", "words", "matrices", "transposed", "box"};
+const char *const move_kinds[N_MOVES] = {"async", "words", "matrices", "transposed", "box", "tile"};
 
 enum { MAX_NUMBERS = 8 };
 
@@ -143,6 +143,18 @@ l_move_box(Module *m, Region *r, int bytes, Spot to, Spot from, Spot on)
 {
 	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes, .name = intern(m, move_kinds[MOVE_BOX])},
 		3, (Spot[]){to, from, on}, 0, NULL);
+}
+
+Node *
+l_move_tile(Module *m, Region *r, Spot to, Spot from, Node *stride)
+{
+	const Node *t = to.buffer->type->space == SP_TILE ? to.buffer : from.buffer;
+	int64_t words = 0;
+
+	if (t->nin)
+		is_int(t->in[t->nin - 1], &words);
+	return places(m, r, (Node){.op = core_op(O_MOVE), .n = 4 * words, .name = intern(m, move_kinds[MOVE_TILE])},
+		2, (Spot[]){to, from}, 1, &stride);
 }
 
 Node *
@@ -220,12 +232,25 @@ l_spot(const Node *s, int k)
 	return (Spot){s->in[at], s->in + at + 1};
 }
 
-Node *
-l_move_cond(const Node *s)
+/* What stands behind the places, of a tile's move or of another. */
+static Node *
+last_of(const Node *s, bool tile)
 {
 	Node *const *v;
 
-	return l_numbers(s, &v) ? v[0] : NULL;
+	return l_numbers(s, &v) && tile == !strcmp(s->name, move_kinds[MOVE_TILE]) ? v[0] : NULL;
+}
+
+Node *
+l_move_cond(const Node *s)
+{
+	return last_of(s, false);
+}
+
+Node *
+l_move_stride(const Node *s)
+{
+	return last_of(s, true);
 }
 
 Node *

@@ -71,6 +71,7 @@ typedef struct Mma {
 	int m, n, k;
 	DType type, type_b, acc;   /* of A, of B: of one size; of C */
 	const char *a, *b, *c; /* layouts */
+	int cycles;            /* of a CPU's unit, from one to the next; 0: not told here */
 } Mma;
 
 const Mma *mma_at(int i);                                 /* of those of a warp; NULL past the last */
@@ -78,6 +79,10 @@ const Mma *mma_find(const char *name);                    /* NULL: none */
 const Mma *machine_mma(const Machine *, DType a, DType b);   /* the best one it has, NULL: none */
 /* The one of a group of warps: no layouts but c, of a warp's 16 rows and 8 columns; n: a step of columns. */
 const Mma *machine_mma_group(const Machine *, DType a, DType b);
+/* The one of whole tiles that a CPU has, NULL: none; and the feature that it takes (NULL: of a GPU). */
+const Mma *machine_mma_tile(const Machine *, DType a, DType b);
+const char *mma_feature(const Mma *);
+enum { TILE_ROWS = 16, TILE_WORDS = 16, UNIT_TILES = 8 };   /* of a CPU's matrix unit; words of four bytes */
 /* How many bits the layout has for lanes, and for elements. */
 int layout_bits(const char *layout, bool elements);
 /* Row, column or depth ('r', 'c', 'k') of the element in the lane. */

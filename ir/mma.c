@@ -23,6 +23,17 @@ static const Group groups[] = {
 };
 enum { NGROUPS = sizeof groups / sizeof *groups };
 
+typedef struct TileRow { const char *feature; Mma x; } TileRow;
+static const TileRow tiles[] = {
+#define MMA(...)
+#define MMA_TILE(n_, f_, kk_, t_, tb_, acc_, a_, b_, cycles_) \
+	{f_, {.name = n_, .kind = M_CPU, .m = 16, .n = 16, .k = kk_, .type = t_, .type_b = tb_, .acc = acc_, \
+	.a = a_, .b = b_, .c = "| c1 c2 c4 c8 r1 r2 r4 r8", .cycles = cycles_}},
+#include "mma.def"
+#undef MMA
+};
+enum { NTILES = sizeof tiles / sizeof *tiles };
+
 const Mma *
 mma_at(int i)
 {
@@ -40,7 +51,31 @@ mma_find(const char *name)
 	for (i = 0; i < NGROUPS; i++)
 		if (strcmp(groups[i].x.name, name) == 0)
 			return &groups[i].x;
+	for (i = 0; i < NTILES; i++)
+		if (strcmp(tiles[i].x.name, name) == 0)
+			return &tiles[i].x;
 	return NULL;
+}
+
+const Mma *
+machine_mma_tile(const Machine *t, DType a, DType b)
+{
+	int i;
+
+	for (i = 0; i < NTILES; i++)
+		if (machine_has(t, tiles[i].feature) && tiles[i].x.type == a && tiles[i].x.type_b == b)
+			return &tiles[i].x;
+	return NULL;
+}
+
+const char *
+mma_feature(const Mma *x)
+{
+	int i;
+
+	for (i = 0; i < NTILES && &tiles[i].x != x; i++)
+		;
+	return i < NTILES ? tiles[i].feature : NULL;
 }
 
 const Mma *

@@ -9,7 +9,7 @@
 
 static Node *buffer(P *p)
 {
-	static const char *const spaces[] = { "global", "reg", "shared", "stack", "map", NULL };
+	static const char *const spaces[] = { "global", "reg", "shared", "stack", "map", "tile", NULL };
 	Node *extents[MAX_RANK];
 	int n = 0, k = 0;
 	if (p->tok != T_VALUE)
@@ -129,6 +129,12 @@ static void move(P *p, Region *r)
 		ps_want(p, "on");
 		Node *c = element(p, on);
 		l_move_box(p->m, r, bytes, (Spot){ a, to }, (Spot){ b, from }, (Spot){ c, on });
+		return;
+	}
+	if (k == MOVE_TILE) {
+		ps_want(p, "by");
+		if (l_move_tile(p->m, r, (Spot){ a, to }, (Spot){ b, from }, ps_expr(p))->n != bytes)
+			ps_bad(p, "a tile's rows have not %d bytes", bytes);
 		return;
 	}
 	l_move(p->m, r, k, bytes, (Spot){ a, to }, (Spot){ b, from },

@@ -5,7 +5,7 @@
 #include "ir/plan.h"
 #include "ir/print.h"
 
-static const char *const space_names[] = { "global", "reg", "shared", "stack", "map" };
+static const char *const space_names[] = { "global", "reg", "shared", "stack", "map", "tile" };
 
 static void buffer(P *p, Node *b)
 {
@@ -169,6 +169,8 @@ static void move(P *p, Node *n)
 		place(p, n, 2, " on ");
 	if (l_move_cond(n))
 		word(p, " if ", l_move_cond(n));
+	if (l_move_stride(n))
+		word(p, " by ", l_move_stride(n));
 }
 
 static void statement(P *p, Node *n)

@@ -537,10 +537,28 @@ static void check_sync(V *v, Node *n)
 		check_expr(v, x[i], NULL, 0);
 }
 
+static bool is_tile(const Node *b)
+{
+	return b->type->space == SP_TILE && b->nin >= 2;
+}
+
+static void check_tile_move(V *v, Node *n)
+{
+	Node *to = l_spot(n, 0).buffer, *from = l_spot(n, 1).buffer;
+	check_expr(v, l_move_stride(n), NULL, 0);
+	if (is_tile(to) == is_tile(from) || !is_index(l_move_stride(n))
+			|| dtypes[to->type->dtype].bits != 32 || dtypes[from->type->dtype].bits != 32)
+		bug(v, "a tile is moved between wrong memories");
+}
+
 static void check_move(V *v, Node *n)
 {
 	if (!check_place(v, n, 0) || !check_place(v, n, 1))
 		return;
+	if (l_move_stride(n)) {
+		check_tile_move(v, n);
+		return;
+	}
 	if (n->name == intern(v->m, move_kinds[MOVE_BOX])) {
 		check_box(v, n);
 		return;
@@ -563,6 +581,21 @@ static void check_move(V *v, Node *n)
 		bug(v, "a move under a wrong condition");
 }
 
+/* Rows (up 1) or words of a row (up 0) of the tile at place k. */
+static Node *tile_side(Node *n, int k, int up)
+{
+	const Node *b = l_spot(n, k).buffer;
+	return b && is_tile(b) ? b->in[b->nin - 1 - up] : NULL;
+}
+
+/* On a CPU: whole tiles, C m x n, A m x k, B k x n words. */
+static void check_tile_mma(V *v, Node *n)
+{
+	if (!tile_side(n, 0, 0) || tile_side(n, 0, 1) != tile_side(n, 1, 1)
+			|| tile_side(n, 0, 0) != tile_side(n, 2, 0) || tile_side(n, 1, 0) != tile_side(n, 2, 1))
+		bug(v, "%s of tiles that do not fit", n->name);
+}
+
 static void check_mma(V *v, Node *n)
 {
 	const Mma *x = mma_find(n->name);
@@ -573,9 +606,12 @@ static void check_mma(V *v, Node *n)
 	if (x && group != !x->a)
 		bug(v, "%s with wrong numbers", n->name);
 	for (int i = 0; i < 3; i++)
-		if (check_place(v, n, i) && x && (l_spot(n, i).buffer->type->space != (i && group ? SP_SHARED : SP_REG)
+		if (check_place(v, n, i) && x && (l_spot(n, i).buffer->type->space
+					!= (x->kind == M_CPU ? SP_TILE : i && group ? SP_SHARED : SP_REG)
 				|| l_spot(n, i).buffer->type->dtype != (i ? DT_U32 : x->acc)))
 			bug(v, "%s of a wrong buffer", n->name);
+	if (x && x->kind == M_CPU)
+		check_tile_mma(v, n);
 }
 
 static void check_buffer(V *v, const Node *b)
@@ -588,7 +624,7 @@ static void check_buffer(V *v, const Node *b)
 		bug(v, "a buffer of %s", dtypes[b->type->dtype].text);
 	for (int i = 0; i < b->nin; i++) {
 		int64_t x;
-		bool fixed = b->type->space == SP_REG || b->type->space == SP_SHARED;
+		bool fixed = b->type->space == SP_REG || b->type->space == SP_SHARED || b->type->space == SP_TILE;
 		if (fixed && (!is_int(b->in[i], &x) || x < 0))
 			bug(v, "an extent of %s is no constant", b->name ? b->name : "a tile");
 	}

@@ -302,6 +302,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	int i, k, n, sums;
 	int64_t m = 0;
 	double rows = 1, depth;
+	Tiling p;
 
 	if (t->code != O_TENSOR)
 		return false;
@@ -345,9 +346,11 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 	for (k = 0, depth = rows > MAX_ROWS; k < out->nred; k++)
 		depth *= (double)const_or(out->red[k]->in[0], 1);
 	out->streams = streams(s, t, out);
-	pick_registers(s, out, &(Tiling){.d = red->type->dtype, .sums = sums, .m = m, .depth = depth,
+	p = (Tiling){.d = red->type->dtype, .sums = sums, .m = m, .depth = depth,
 		.n = const_or(out->n->in[0], 0), .block = column_block(s, out->b),
-		.parts = mul->code == O_DOT4 ? machine_dot4(s->mach) : 1});
+		.parts = mul->code == O_DOT4 ? machine_dot4(s->mach) : 1};
+	if (!pick_unit(s, out, &p, rows))
+		pick_registers(s, out, &p);
 	out->recurs = out->mr > 1 && is_carried(s, out->a->in[0]);
 	return true;
 }
@@ -716,7 +719,9 @@ contract_cpu(Sched *s, Group *g)
 	tl.vecs = c.nr / tl.lanes;
 	tl.m = row_axis(m, &nest, &c);
 	u.extent = tl.m ? tl.m->in[0] : NULL;
-	if (tl.m && const_or(u.extent, c.mr) < c.mr)
+	if (c.unit)
+		unit_rows(&c, tl.m ? const_or(u.extent, 0) : 1);
+	else if (tl.m && const_or(u.extent, c.mr) < c.mr)
 		c.mr = (int)const_or(u.extent, 1);
 	u.tiles = tl.m ? x_ceildiv(m, u.extent, x_idx(m, c.mr)) : x_idx(m, 1);
 	w = walk_of(&kb, &nest, &c, tl.m, u.tiles);
@@ -731,6 +736,8 @@ contract_cpu(Sched *s, Group *g)
 	tl.turn = u.turn;
 	tile_at(&tl, &map);
 	map_free(&map);
+	if (c.unit)
+		unit_begin(&tl, in);
 	kb_versions(&kb, in, tl.body, emit_unit, &u);
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 128);
@@ -746,6 +753,6 @@ contract_cpu(Sched *s, Group *g)
 	if (c.key && decision(m, c.key)->choice && !c.tuned)
 		diag_warn(m->diag, g->loc, "%s does not fit '%s': the estimate chooses",
 			decision(m, c.key)->choice, c.key);
-	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]%s", c.mr, c.nr,
-		c.tuned ? ", tuned" : ""));
+	return kb_finish(&kb, body, arena_printf(m->arena, "class=contract, tile=[%d,%d]%s%s%s", c.mr, c.nr,
+		c.tuned ? ", tuned" : "", c.unit ? ", unit=" : "", c.unit ? c.unit->name : ""));
 }

@@ -96,6 +96,10 @@ typedef struct Contraction {
 	const char *key;       /* of the decision of the tile; NULL: nothing is tuned */
 	bool tuned;            /* the tile is a tuning file's */
 	bool recurs;           /* a is what a loop carries: few rows again and again */
+	/* the matrix unit's instruction that it takes, NULL: vectors; then tiles of rows, the rows of one, and
+	 * the words of a step (unit.c) */
+	const Mma *unit;
+	int mt, rt, ks;
 } Contraction;
 
 /* ---- pick.c ---------------------------------------------------------------------------------- */
@@ -259,10 +263,23 @@ typedef struct Tile {
 	Node *turn, *turns, *others;   /* others: how many where one tile has all rows */
 	Node *ahead;   /* elements from the columns to those that are used next; NULL: the next tile's */
 	Node *acc;
+	/* on a matrix unit: its tiles of the sums and of the factors; scratch memory for the sums and for rows */
+	Node *tc, *ta, *tb, *sums, *rows_copy;
 } Tile;
+
+Node *tile_row(Tile *, Node *i);   /* the row axis' value for the tile's row i */
 
 /* The tile's columns from n0 on for rows number mt * mr and on, of `extent` rows. */
 void tile_rows(Tile *, Region *, Node *mt, Node *extent);
+
+/* ---- unit.c ---------------------------------------------------------------------------------- */
+
+/* Takes the matrix unit for the contraction if that is faster than vectors: sets unit, tile and step. rows: that
+ * there are likely to be in all. */
+bool pick_unit(Sched *, Contraction *, const Tiling *, double rows);
+void unit_rows(Contraction *, int64_t m);   /* the tile's rows for an axis of m, 0: not known */
+void unit_begin(Tile *, Region *);       /* its buffers */
+Node *unit_sums(Tile *, Region *);       /* the tile's sums: a buffer [rows][vecs][lanes] in memory */
 
 /* ---- panel.c --------------------------------------------------------------------------------- */
 

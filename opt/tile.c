@@ -23,8 +23,8 @@ at(Tile *t, Node *e, Node *row, Node *col)
 	return e;
 }
 
-static Node *
-row_at(Tile *t, Node *i)
+Node *
+tile_row(Tile *t, Node *i)
 {
 	Node *row = t->m ? x_add(t->kb->m, t->m0, i) : i;
 
@@ -52,7 +52,7 @@ begin(Tile *t, Region *r)
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
 
 	if (t->init) {
-		first = at(t, t->init, row_at(t, i), col);
+		first = at(t, t->init, tile_row(t, i), col);
 		if (t->mask)
 			first = x_select(m, x_lt(m, col, t->c->n->in[0]), first, zero);
 	}
@@ -92,7 +92,7 @@ step(Tile *t, Region *r, Node *ea, Node *eb)
 
 	if (t->mask && !is_padded(t))
 		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
-	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, row_at(t, i), NULL)));
+	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, tile_row(t, i), NULL)));
 	t->kb->in_vector = t->lanes;
 	in[1] = kb_emit(t->kb, rv, b);
 	in[2] = l_load(m, t->acc, 3, idx);
@@ -111,7 +111,7 @@ finish(Tile *t, Region *r)
 		*v = x_axis(m, x_idx(m, t->lanes));
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL),
 		*in = rv;
-	Node *col = col_at(t, j, v), *row = row_at(t, i),
+	Node *col = col_at(t, j, v), *row = tile_row(t, i),
 		*sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
 	Map map = {0};
 	Node *e;
@@ -132,7 +132,7 @@ finish(Tile *t, Region *r)
 		l_when(m, rv, x_lt(m, col, t->c->n->in[0]), in, NULL);
 	l_for(m, rj, F_VECTOR, v, rv);
 	l_for(m, ri, F_UNROLL, j, rj);
-	l_for(m, r, F_UNROLL, i, ri);
+	l_for(m, r, t->c->unit ? F_SERIAL : F_UNROLL, i, ri);
 }
 
 /* Where step 0 of the sum finds column col of b. */
@@ -242,7 +242,7 @@ add_block(Tile *t, Region *r, Node *total, Node *value, Node *sum)
 
 	value = subst1(m, value, sum, l_load(m, t->acc, 3, idx));
 	t->kb->in_vector = t->lanes;
-	value = kb_emit(t->kb, in, at(t, value, row_at(t, i), col));
+	value = kb_emit(t->kb, in, at(t, value, tile_row(t, i), col));
 	l_store(m, in, total, 3, idx, accumulate(t->kb, COMB_SUM, l_load(m, total, 3, idx), value));
 	t->kb->in_vector = 0;
 	if (t->mask)
@@ -286,6 +286,11 @@ tile(Tile *t, Region *r)
 	Module *m = t->kb->m;
 	Node *ext[3] = {x_idx(m, t->rows), x_idx(m, t->vecs), x_idx(m, t->lanes)};
 
+	if (t->c->unit) {
+		t->acc = unit_sums(t, r);
+		finish(t, r);
+		return;
+	}
 	t->acc = l_alloc(m, r, l_buffer(m, "tile", t->c->whole->type->dtype, SP_REG, 3, ext));
 	if (t->c->whole != t->c->reduce)
 		add_blocks(t, r);
@@ -389,6 +394,10 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 	t->rows = mr;
 	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
 	columns(t, many);
+	if (t->c->unit) {
+		l_when(m, r, x_le(m, x_idx(m, mr), extent), many, some_rows(t, extent, t->c->rt));
+		return;
+	}
 	few = t->c->recurs ? each_number(t, extent, mr - 1) : some_rows(t, extent, 1);
 	if (!t->c->recurs && dt_float(t->c->reduce->type->dtype) && mr > 2) {
 		half = (mr + 1) / 2;                 /* of bytes that would be much code */

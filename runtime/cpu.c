@@ -6,14 +6,19 @@
 #include <string.h>
 #include "rt.h"
 
+/* REFUSED: the CPU has it, the system withholds it. */
+typedef enum Found { ABSENT, REFUSED, PRESENT } Found;
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 enum { EAX, EBX, ECX, EDX };
-/* State that the system must save, as bits of XCR0. */
-enum { SSE = 0x2, AVX = 0x6, AVX512 = 0xe6, AMX = 0x60006 };
+/* State that the system must save, as bits of XCR0. That of tiles only the system can tell. */
+enum { SSE = 0x2, AVX = 0x6, AVX512 = 0xe6, TILES = 0x60000, AMX = TILES | AVX };
+/* arch_prctl's requests, and the state that it gives only to processes that ask */
+enum { GET_XCOMP_SUPP = 0x1021, REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
 
 /* name, CPUID leaf, subleaf, register, bit, state */
 static const struct Feature {
@@ -70,20 +75,23 @@ static uint64_t saved_state(void)
 	return (uint64_t)hi << 32 | lo;
 }
 
-/* Linux gives the tile registers only to who asks (ARCH_REQ_XCOMP_PERM, XTILEDATA). */
+/* Linux gives the tile registers only to who asks, for all threads of the process. */
 static bool amx_permitted(void)
 {
-	return !syscall(SYS_arch_prctl, 0x1023, 18);
+	unsigned long saved = 0;
+	return !syscall(SYS_arch_prctl, GET_XCOMP_SUPP, &saved) && (saved & TILES) == TILES &&
+	       !syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA);
 }
 
-static bool has(const struct Feature *f)
+/* Has the CPU it, and does the system save what it computes with? */
+static Found look(const struct Feature *f)
 {
-	uint32_t r[4];
+	uint32_t r[4], state = f->state & ~(uint32_t)TILES;
 	if (!__get_cpuid_count(f->leaf, f->sub, &r[0], &r[1], &r[2], &r[3]))
-		return false;
-	if (!(r[f->reg] >> f->bit & 1) || (saved_state() & f->state) != f->state)
-		return false;
-	return f->state != AMX || amx_permitted();
+		return ABSENT;
+	if (!(r[f->reg] >> f->bit & 1) || (saved_state() & state) != state)
+		return ABSENT;
+	return f->state != AMX || amx_permitted() ? PRESENT : REFUSED;
 }
 
 #elif defined(__linux__) && (defined(__aarch64__) || defined(__riscv))
@@ -118,9 +126,9 @@ static const struct Feature {
 #endif
 };
 
-static bool has(const struct Feature *f)
+static Found look(const struct Feature *f)
 {
-	return getauxval(f->entry) >> f->bit & 1;
+	return getauxval(f->entry) >> f->bit & 1 ? PRESENT : ABSENT;
 }
 
 #else
@@ -129,10 +137,10 @@ static const struct Feature {
 	const char *name;
 } features[] = {{""}};
 
-static bool has(const struct Feature *f)
+static Found look(const struct Feature *f)
 {
 	(void)f;
-	return false;
+	return ABSENT;
 }
 
 #endif
@@ -144,7 +152,11 @@ int tcc_cpu_check(const char *needs, TccErr *err)
 		while (i < TCC_COUNT(features) &&
 		       (strlen(features[i].name) != n || memcmp(features[i].name, s, n)))
 			i++;
-		if (n && (i == TCC_COUNT(features) || !has(&features[i])))
+		Found found = i < TCC_COUNT(features) ? look(&features[i]) : ABSENT;
+		if (n && found == REFUSED)
+			return tcc_fail(err, TCC_NO_DEVICE, "the system does not permit '%.*s' (arch_prctl), which "
+			                "the program was compiled for", (int)n, s);
+		if (n && found == ABSENT)
 			return tcc_fail(err, TCC_NO_DEVICE, "this CPU lacks '%.*s', which the program was "
 			                "compiled for", (int)n, s);
 		s += n;

@@ -10,13 +10,14 @@
  * each in fused multiply-adds from 0 on, then adds the two, then that to the accumulator; round to nearest
  * even, subnormal operands and results are zeros, MXCSR does not matter.
  *
- * In the environment: AMX_EMU_COUNTS=FILE appends how many of each instruction the process executed;
- * AMX_EMU_REFUSE=1 refuses the permission to use tiles. Linux on x86-64 only.
+ * In the environment: AMX_EMU_COUNTS=FILE counts what all processes execute, a 64-bit number for each
+ * instruction in the order of the enum below. AMX_EMU_REFUSE=1 refuses the permission to use tiles. Linux on x86-64 only.
  */
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -40,9 +42,7 @@ static __thread __attribute__((tls_model("initial-exec"))) struct { Config c; Ti
 
 enum { LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1, TILESTORED, TDPBF16PS, TDPBSSD,
 	TDPBSUD, TDPBUSD, TDPBUUD, N_INSTRUCTIONS };
-static const char *const amx_names[N_INSTRUCTIONS] = {"ldtilecfg", "sttilecfg", "tilerelease", "tilezero",
-	"tileloadd", "tileloaddt1", "tilestored", "tdpbf16ps", "tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud"};
-static uint64_t amx_counts[N_INSTRUCTIONS];
+static uint64_t own_counts[N_INSTRUCTIONS], *amx_counts = own_counts;
 static struct sigaction old_ill, old_segv;
 
 /* ---- the instructions ------------------------------------------------------------------------ */
@@ -388,6 +388,19 @@ cpu_has_amx(void)
 	return __get_cpuid_count(7, 0, &r[0], &r[1], &r[2], &r[3]) && (r[3] & AMX_BITS) == AMX_BITS;
 }
 
+static void
+share_counts(const char *file)
+{
+	int fd = open(file, O_RDWR | O_CREAT, 0666);
+	void *at;
+
+	if (fd < 0 || ftruncate(fd, sizeof own_counts))
+		return;
+	at = mmap(NULL, sizeof own_counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	amx_counts = at == MAP_FAILED ? own_counts : at;
+	close(fd);
+}
+
 static void __attribute__((constructor))
 install(void)
 {
@@ -395,22 +408,10 @@ install(void)
 
 	if (cpu_has_amx())
 		return;
+	if (getenv("AMX_EMU_COUNTS"))
+		share_counts(getenv("AMX_EMU_COUNTS"));
 	sigaction(SIGILL, &a, &old_ill);
 	a.sa_sigaction = on_cpuid;
 	sigaction(SIGSEGV, &a, &old_segv);
 	kernel(SYS_arch_prctl, SET_CPUID, 0);
-}
-
-static void __attribute__((destructor))
-report(void)
-{
-	const char *file = getenv("AMX_EMU_COUNTS");
-	FILE *f = file ? fopen(file, "a") : NULL;
-	int i;
-
-	for (i = 0; f && i < N_INSTRUCTIONS; i++)
-		if (amx_counts[i])
-			fprintf(f, "%s %llu\n", amx_names[i], (unsigned long long)amx_counts[i]);
-	if (f)
-		fclose(f);
 }

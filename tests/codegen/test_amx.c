@@ -98,7 +98,7 @@ START_TEST(bytes)
 					want += (uint32_t)((sa ? (int8_t)left[i][d] : left[i][d])
 						* (sb ? (int8_t)right[d / 4][j + d % 4] : right[d / 4][j + d % 4]));
 				if (want != got)
-					ck_abort_msg("%s %dx%dx%d at %d %d: %u, not %u", amx_names[op], m, n, k, i,
+					ck_abort_msg("instruction %d, %dx%dx%d at %d %d: %u, not %u", op, m, n, k, i,
 					j / 4, got, want);
 			}
 	}
