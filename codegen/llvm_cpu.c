@@ -62,6 +62,21 @@ host_triple(void)
 #endif
 }
 
+/* The row's name without the features that are not there, as machine_find reads it. */
+static const char *
+name_without(Module *m, const Machine *row, const char *has)
+{
+	const char *p, *s = row->name;
+	size_t n;
+
+	for (p = row->has ? row->has : ""; *p; p += n + (p[n] == ',')) {
+		n = strcspn(p, ",");
+		if (!listed(has, p, n))
+			s = arena_printf(m->arena, "%s,-%.*s", s, (int)n, p);
+	}
+	return s;
+}
+
 /* A virtual machine hides features of its CPU, not the rest. */
 static void
 take_caches(Machine *t, const Machine *row)
@@ -91,7 +106,7 @@ native(Module *m)
 		t->features = intern(m, features);
 		t->has = has;
 	} else {
-		t = (Machine *)machine_generic(m, cpu, triple, cpu, features, has);
+		t = (Machine *)machine_generic(m, row ? name_without(m, row, has) : cpu, triple, cpu, features, has);
 		if (t && row)
 			take_caches(t, row);
 	}

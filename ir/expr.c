@@ -529,6 +529,7 @@ result_type(OpCode op, Node *const *in, DType to)
 	case 'B': return DT_BOOL;
 	case '1': return in[1]->type->dtype;
 	case 'T': return to;
+	case 'f': return DT_F32;
 	default: return in[0]->type->dtype;
 	}
 }

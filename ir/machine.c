@@ -120,15 +120,48 @@ listed(const char *list, char sep, const char *word, size_t n)
 	return false;
 }
 
+/* The list without the words of another, "-a,-b". */
+static const char *
+without(Module *m, const char *list, const char *words)
+{
+	const char *s = "";
+	size_t n;
+
+	for (; list && *list; list += n + (list[n] == ',')) {
+		n = strcspn(list, ",");
+		if (!listed(words, ',', arena_printf(m->arena, "-%.*s", (int)n, list), n + 1))
+			s = arena_printf(m->arena, "%s%s%.*s", s, *s ? "," : "", (int)n, list);
+	}
+	return s;
+}
+
+/* "row,-feature,-feature": a virtual machine's CPU, of which it hides some. */
+static const Machine *
+reduced(Module *m, const char *name, const char *minus)
+{
+	const Machine *r = machine_find(m, arena_printf(m->arena, "%.*s", (int)(minus - name), name));
+	Machine *t = r && r->kind == M_CPU ? arena_dup(m->arena, r, sizeof *r) : NULL;
+
+	if (!t)
+		return NULL;
+	t->name = intern(m, name);
+	t->features = join(m, r->features, minus + 1);
+	t->has = without(m, r->has, minus + 1);
+	return t;
+}
+
 const Machine *
 machine_find(Module *m, const char *name)
 {
 	const Machine *r = row(name);
+	const char *minus = strstr(name, ",-");
 	Machine *t;
 	size_t i;
 
 	if (r)
 		return inherit(m, r);
+	if (minus)
+		return reduced(m, name, minus);
 	for (i = 0; i < sizeof further / sizeof *further; i++)
 		if (*name && !strchr(name, ' ') && listed(further[i].names, ' ', name, strlen(name))) {
 			t = (Machine *)inherit(m, row(further[i].base));

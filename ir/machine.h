@@ -39,7 +39,8 @@ struct Machine {
 
 /* Row i with all that it inherits, in the module's arena; NULL past the last. */
 const Machine *machine_at(Module *, int i);
-/* The row of that name; NULL if there is none: numbers are not guessed. */
+/* The row of that name, of a CPU perhaps without some features ("emeraldrapids,-amx-tile"); NULL if there is
+ * none: numbers are not guessed. */
 const Machine *machine_find(Module *, const char *name);
 /* Is the feature in the machine's list? */
 bool machine_has(const Machine *, const char *feature);

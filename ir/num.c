@@ -470,6 +470,14 @@ static bool int_eval(int op, DType d, const Num *in, int nin, Num *out)
 	return true;
 }
 
+/* Two products of bf16, low halves first. */
+static double dot2(uint32_t a, uint32_t b)
+{
+	Num x = of_bits(DT_F32, a << 16), y = of_bits(DT_F32, b << 16);
+	Num u = of_bits(DT_F32, a & 0xffff0000), v = of_bits(DT_F32, b & 0xffff0000);
+	return x.f * y.f + u.f * v.f;
+}
+
 bool num_eval(int op, DType result, DType operand, const Num *in, Num *out)
 {
 	int nin = op >= 0 && op < O_NUM ? scalar_ops[op].arity : -1;
@@ -483,6 +491,8 @@ bool num_eval(int op, DType result, DType operand, const Num *in, Num *out)
 		r = num_cast(result, operand, in[0]);
 	else if (op == O_BITS)
 		r = of_bits(result, to_bits(operand, in[0]));
+	else if (op == O_DOT2)
+		r = num_round(result, dot2((uint32_t)in[0].i, (uint32_t)in[1].i));
 	else if (op >= O_LT && op <= O_NE)
 		ok = dt_float(operand) ? float_compare(op, in[0].f, in[1].f, &r)
 			: int_compare(op, !dt_signed(operand), in[0].i, in[1].i, &r);

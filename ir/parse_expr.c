@@ -213,7 +213,7 @@ static Node *operation(P *p, OpCode op, int n, Node **in, DType to)
 	char why[200];
 	char kind = scalar_ops[op].result;
 	DType d = n > (op == O_SELECT) ? in[op == O_SELECT]->type->dtype : DT_NONE;
-	DType r = kind == 'B' ? DT_BOOL : kind == 'T' ? to : d;
+	DType r = kind == 'B' ? DT_BOOL : kind == 'T' ? to : kind == 'f' ? DT_F32 : d;
 	if (!scalar_fits(op, n, in, r, why, sizeof why))
 		ps_bad(p, "%s", why);
 	return x_raw(p->m, op, n, in, r);

@@ -97,7 +97,7 @@ bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_
 		snprintf(why, size, "%s and %s differ in width", dtypes[to].text, dtypes[d].text);
 		return false;
 	}
-	if (row->result != 'T' && to != (row->result == 'B' ? DT_BOOL : d)) {
+	if (row->result != 'T' && to != (row->result == 'B' ? DT_BOOL : row->result == 'f' ? DT_F32 : d)) {
 		snprintf(why, size, "the result of %s of %s is called %s", name, dtypes[d].text,
 			dtypes[to].text);
 		return false;

@@ -126,7 +126,7 @@ contraction_reuse(const Machine *mach, Node *t, Node *red)
 {
 	Node *mul = red->in[red->nin - 1], *x[MAX_RANK];
 
-	return (mul->code == O_MUL || mul->code == O_DOT4) && factor_read(mul->in[0], machine_gpu(mach))
+	return (mul->code == O_MUL || mul->code == O_DOT4 || mul->code == O_DOT2) && factor_read(mul->in[0], machine_gpu(mach))
 		&& factor_read(mul->in[1], machine_gpu(mach)) && free_axes(t, mul->in[0], x)
 		&& free_axes(t, mul->in[1], x);
 }
@@ -368,6 +368,8 @@ multiply_add(Module *m, const Contraction *c, Node *a, Node *b, Node *acc)
 
 	if (c->reduce->in[c->reduce->nin - 1]->code == O_DOT4)
 		return x_add(m, acc, c->swapped ? x2(m, O_DOT4, b, a) : x2(m, O_DOT4, a, b));
+	if (c->reduce->in[c->reduce->nin - 1]->code == O_DOT2)
+		return multiply_pairs(m, a, b, acc);
 	return dt_float(acc->type->dtype) ? x_op(m, O_MULADD, 3, in, acc->type->dtype)
 		: x_add(m, acc, x_mul(m, a, b));
 }

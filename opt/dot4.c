@@ -54,10 +54,26 @@ byte_of(Node *e, Byte *b)
 	return true;
 }
 
-static bool
-is_multiple(Module *m, Node *e)
+int
+word_elements(const Node *x)
 {
-	return is_intv(x_mod(m, e, x_idx(m, 4)), 0);
+	return 32 / dtypes[dtype_of(x)].bits;
+}
+
+static bool
+is_multiple(Module *m, Node *e, int of)
+{
+	return is_intv(x_mod(m, e, x_idx(m, of)), 0);
+}
+
+/* The same of the halves of words: f32(read), of a bf16. */
+static bool
+half_of(Node *e, Byte *b)
+{
+	Node *r = e->code == O_CAST && e->type->dtype == DT_F32 ? e->in[0] : NULL;
+
+	*b = (Byte){.read = r};
+	return r && r->code == O_READ && r->type->dtype == DT_BF16;
 }
 
 /* Can the factor be gone through in fours along the axis of the sum? One dimension moves with it,
@@ -66,11 +82,12 @@ static bool
 factor_of(Module *m, Node *e, Node *axis, Factor *f)
 {
 	Node *coef, *extent = axis->in[0], *read;
-	int k, n = 0;
+	int k, n = 0, per;
 
-	if (!byte_of(e, &f->byte) || (f->byte.shift && contains(f->byte.shift, axis)))
+	if ((!byte_of(e, &f->byte) && !half_of(e, &f->byte)) || (f->byte.shift && contains(f->byte.shift, axis)))
 		return false;
 	read = f->byte.read;
+	per = word_elements(read->in[0]);
 	for (k = 1; k < read->nin; k++)
 		if (contains(read->in[k], axis)) {
 			f->dim = k - 1;
@@ -80,29 +97,29 @@ factor_of(Module *m, Node *e, Node *axis, Factor *f)
 		return false;
 	if (!is_intv(coef, 1)) {
 		f->dim = -1;
-		return is_multiple(m, extent) && !f->byte.shift;
+		return is_multiple(m, extent, per) && !f->byte.shift;
 	}
 	if (f->rest->lo == 0 && f->rest->hi == 0)
-		return is_multiple(m, extent) || prove_eq(m, extent, dim_of(read->in[0], f->dim));
-	return is_multiple(m, f->rest) && is_multiple(m, extent);
+		return is_multiple(m, extent, per) || prove_eq(m, extent, dim_of(read->in[0], f->dim));
+	return is_multiple(m, f->rest, per) && is_multiple(m, extent, per);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* The word at the axes' values: bytes 4a .. 4a+3 along the dimension with axis a. */
+/* The word at the axes' values: bytes 4a .. 4a+3, or halves 2a and 2a+1, along the dimension with axis a. */
 static Node *
 word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill)
 {
 	Node *word = x_int(m, DT_U32, 0), *idx[MAX_RANK], *v;
-	int i, k;
+	int i, k, per = word_elements(x);
 
 	for (i = 0; i < rank_of(x); i++)
 		idx[i] = axes[i];
-	for (k = 0; k < 4; k++) {
-		idx[dim] = x_addi(m, x_muli(m, axes[dim], 4), k);
+	for (k = 0; k < per; k++) {
+		idx[dim] = x_addi(m, x_muli(m, axes[dim], per), k);
 		v = x_select(m, x_lt(m, idx[dim], dim_of(x, dim)), x_read(m, x, idx), fill);
-		v = x_cast(m, DT_U32, x_bits(m, DT_U8, v));
-		word = x_or(m, word, x2(m, O_SHL, v, x_int(m, DT_U32, 8 * k)));
+		v = x_cast(m, DT_U32, x_bits(m, per == 4 ? DT_U8 : DT_U16, v));
+		word = x_or(m, word, x2(m, O_SHL, v, x_int(m, DT_U32, 32 / per * k)));
 	}
 	return x_bits(m, DT_I32, word);
 }
@@ -111,15 +128,15 @@ word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill)
 static Node *
 fill_in(Module *m, Node **list, int n, DType d)
 {
-	int i;
+	int i, bits = dtypes[d].bits;
 
 	for (i = 0; i < n; i++) {
 		if (list[i]->code == O_SELECT && list[i]->in[2]->code == O_NUM
 		 && list[i]->in[2]->type->dtype == d)
 			return list[i]->in[2];
 		if (list[i]->code == O_OR && (list[i]->in[0]->code == O_NUM || list[i]->in[1]->code == O_NUM))
-			return x_bits(m, d, x_cast(m, DT_U8, x2(m, O_SHR,
-				list[i]->in[list[i]->in[0]->code != O_NUM], x_int(m, DT_U32, 24))));
+			return x_bits(m, d, x_cast(m, bits == 8 ? DT_U8 : DT_U16, x2(m, O_SHR,
+				list[i]->in[list[i]->in[0]->code != O_NUM], x_int(m, DT_U32, 32 - bits))));
 	}
 	return x_int(m, d, 0);
 }
@@ -135,11 +152,11 @@ words_of(Module *m, const Node *t, int *dim, Node **fill)
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n && !x; i++)
 		x = list[i]->code == O_READ ? list[i]->in[0] : NULL;
-	if (x && (dtype_of(x) == DT_I8 || dtype_of(x) == DT_U8) && rank_of(x) == rank_of(t))
+	if (x && (dtype_of(x) == DT_I8 || dtype_of(x) == DT_U8 || dtype_of(x) == DT_BF16) && rank_of(x) == rank_of(t))
 		f = fill_in(m, list, n, dtype_of(x));
 	free(list);
 	for (i = 0; f && i < rank_of(t); i++)
-		if (dim_of(t, i) == x_ceildiv(m, dim_of(x, i), x_idx(m, 4))
+		if (dim_of(t, i) == x_ceildiv(m, dim_of(x, i), x_idx(m, word_elements(x)))
 		 && word_of(m, x, i, t->in, f) == t->in[t->nin - 1]) {
 			*dim = i;
 			*fill = f;
@@ -162,7 +179,7 @@ pack(Dot *d, Node *x, int dim, Node *fill)
 			return p->packed;
 	}
 	for (i = 0; i < rank_of(x); i++)
-		extents[i] = i == dim ? x_ceildiv(m, dim_of(x, i), x_idx(m, 4)) : dim_of(x, i);
+		extents[i] = i == dim ? x_ceildiv(m, dim_of(x, i), x_idx(m, word_elements(x))) : dim_of(x, i);
 	axes_new(m, rank_of(x), extents, axes);
 	p = NEW(m, Packed);
 	*p = (Packed){x, t_tensor(m, rank_of(x), axes, word_of(m, x, dim, axes, fill)), fill, dim};
@@ -290,7 +307,7 @@ fours_of(Module *m, Node *red, Fours *s)
 	int i;
 
 	*s = (Fours){0};
-	if (red->n != COMB_SUM || red->in[red->nin - 1]->code != O_MUL
+	if (red->type->dtype != DT_I32 || red->n != COMB_SUM || red->in[red->nin - 1]->code != O_MUL
 	 || (s->axis = axis_of(m, red, s->f)) < 0)
 		return false;
 	for (i = 0; i < 2; i++) {
@@ -364,7 +381,7 @@ packed_read(Dot *d, const Fours *s, int i, Node *axis)
 
 	for (k = 0; k + 1 < read->nin; k++)
 		idx[k] = read->in[k + 1];
-	idx[f->dim] = x_add(m, x_fdiv(m, f->rest, x_idx(m, 4)), axis);
+	idx[f->dim] = x_add(m, x_fdiv(m, f->rest, x_idx(m, word_elements(x))), axis);
 	if (s->flip[i])
 		x = flipped(m, x);
 	fill = x_int(m, dtype_of(x), 0);
@@ -377,23 +394,52 @@ packed_read(Dot *d, const Fours *s, int i, Node *axis)
 	return x_bits(m, DT_I32, x_and(m, word, x_int(m, DT_U32, f->byte.mask * 0x01010101u)));
 }
 
+/* A sum of products of halves in pairs: s, nothing flipped. */
+static bool
+pairs_of(Module *m, Node *red, Fours *s)
+{
+	*s = (Fours){0};
+	return red->n == COMB_SUM && red->type->dtype == DT_F32 && red->in[red->nin - 1]->code == O_MUL
+		&& (s->axis = axis_of(m, red, s->f)) >= 0;
+}
+
+/* The sum over words, by the operation that takes two. */
+static Node *
+over_words(Dot *d, Node *red, Fours *s, OpCode op)
+{
+	Module *m = d->m;
+	Node *axes[MAX_RANK * 2], *axis, *in[2];
+	int i, per = word_elements(s->f[0].byte.read->in[0]);
+
+	put_in_order(d, s, red->in[s->axis]);
+	for (i = 0; i + 1 < red->nin; i++)
+		axes[i] = red->in[i];
+	axes[s->axis] = axis = x_axis(m, x_ceildiv(m, axes[s->axis]->in[0], x_idx(m, per)));
+	for (i = 0; i < 2; i++)
+		in[i] = packed_read(d, s, i, axis);
+	return x_reduce(m, COMB_SUM, red->nin - 1, axes, x2(m, op, in[s->left], in[!s->left]));
+}
+
+/* Products of bf16 that are the user's to round and the machine's to multiply. */
+static bool
+takes_pairs(Module *m)
+{
+	return m->precision == PREC_BF16 && machine_mma_tile(m->machine, DT_BF16, DT_BF16);
+}
+
 static Node *
 in_fours(Module *m, Node *red, void *ctx)
 {
 	Dot *d = ctx;
-	Node *axes[MAX_RANK * 2], *axis, *sum, *in[2], *mul = red->in[red->nin - 1];
+	Node *sum, *mul = red->in[red->nin - 1];
 	Fours s;
 	int i;
 
+	if (takes_pairs(m) && pairs_of(m, red, &s))
+		return over_words(d, red, &s, O_DOT2);
 	if (!fours_of(m, red, &s))
 		return NULL;
-	put_in_order(d, &s, red->in[s.axis]);
-	for (i = 0; i + 1 < red->nin; i++)
-		axes[i] = red->in[i];
-	axes[s.axis] = axis = x_axis(m, x_ceildiv(m, axes[s.axis]->in[0], x_idx(m, 4)));
-	for (i = 0; i < 2; i++)
-		in[i] = packed_read(d, &s, i, axis);
-	sum = x_reduce(m, COMB_SUM, red->nin - 1, axes, x2(m, O_DOT4, in[s.left], in[!s.left]));
+	sum = over_words(d, red, &s, O_DOT4);
 	for (i = 0; i < 2; i++)
 		if (s.flip[i])
 			sum = x_add(m, sum, correction(m, red, mul->in[!i],

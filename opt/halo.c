@@ -184,16 +184,16 @@ widen_words(Sched *s, Node *x, int dim, Node *fill)
 	Node *shift[MAX_RANK], *t = padded_by(s->m, x);
 	Storage *st;
 	int64_t size;
-	int i;
+	int i, per = word_elements(x);
 
 	t = t && may_share(s, x, t, shift) ? t : x;
 	st = storage_of(s, t);
 	if (t->code != O_TENSOR || st->of || (st->fill && st->fill != fill)
-	 || st->order[rank_of(t) - 1] != dim || !is_int(dim_of(t, dim), &size) || size % 4 == 0)
+	 || st->order[rank_of(t) - 1] != dim || !is_int(dim_of(t, dim), &size) || size % per == 0)
 		return;
 	for (i = 0; i < rank_of(t); i++) {
 		st->before[i] = wider(s->m, st->before[i], x_idx(s->m, 0));
-		st->after[i] = wider(s->m, st->after[i], x_idx(s->m, i == dim ? 4 - size % 4 : 0));
+		st->after[i] = wider(s->m, st->after[i], x_idx(s->m, i == dim ? per - size % per : 0));
 	}
 	st->halo = true;
 	st->fill = fill;
@@ -235,47 +235,47 @@ share_padded(Sched *s, Node *p, Node *t)
 }
 
 static bool
-in_words(Module *m, Node *e)
+in_words(Module *m, Node *e, int per)
 {
-	return is_intv(x_mod(m, e, x_idx(m, 4)), 0);
+	return is_intv(x_mod(m, e, x_idx(m, per)), 0);
 }
 
-/* Do the words along the dimension begin at multiples of 4 in x's memory, and are the bytes past
+/* Do the words along the dimension begin at multiples of their elements in x's memory, and are the bytes past
  * its end there? */
 static bool
 whole_words(Sched *s, Node *x, int dim, Node *fill)
 {
 	const Storage *st = storage_of(s, x), *root = st->of ? storage_of(s, st->of) : st;
 	Node *all = st->of ? dim_of(st->of, dim) : dim_of(x, dim);
-	int i;
+	int i, per = word_elements(x);
 
 	if (st->block || !is_intv(st->stride[dim], 1) || (st->before[dim] && !is_intv(st->before[dim], 0)))
 		return false;
 	for (i = 0; i < rank_of(x); i++)
-		if (i != dim && !(is_intv(dim_of(x, i), 1) && !st->before[i]) && !in_words(s->m, st->stride[i]))
+		if (i != dim && !(is_intv(dim_of(x, i), 1) && !st->before[i]) && !in_words(s->m, st->stride[i], per))
 			return false;
-	if (!in_words(s->m, st->count))
+	if (!in_words(s->m, st->count, per))
 		return false;
-	return in_words(s->m, dim_of(x, dim)) || ((!root->fill || root->fill == fill)
+	return in_words(s->m, dim_of(x, dim), per) || ((!root->fill || root->fill == fill)
 		&& root->halo && all == dim_of(x, dim)
-		&& const_or(root->after[dim], 0) >= 4 - const_or(all, 0) % 4);
+		&& const_or(root->after[dim], 0) >= per - const_or(all, 0) % per);
 }
 
 static void
 share_words(Sched *s, Node *w, Node *x, int dim, Node *fill)
 {
 	Storage *st = storage_of(s, x), *sw = storage_of(s, w);
-	int i;
+	int i, per = word_elements(x);
 
 	if (x->code != O_TENSOR || sw->halo || sw->block || !whole_words(s, x, dim, fill))
 		return;
 	for (i = 0; i < rank_of(x); i++) {
-		sw->stride[i] = i == dim ? x_idx(s->m, 1) : x_fdiv(s->m, st->stride[i], x_idx(s->m, 4));
+		sw->stride[i] = i == dim ? x_idx(s->m, 1) : x_fdiv(s->m, st->stride[i], x_idx(s->m, per));
 		sw->before[i] = i == dim ? NULL : st->before[i];
 	}
-	sw->count = x_fdiv(s->m, st->count, x_idx(s->m, 4));
+	sw->count = x_fdiv(s->m, st->count, x_idx(s->m, per));
 	sw->of = st->of ? st->of : x;
-	if (!in_words(s->m, dim_of(x, dim)))
+	if (!in_words(s->m, dim_of(x, dim), per))
 		storage_of(s, sw->of)->fill = fill;
 }
 

@@ -234,6 +234,21 @@ static Node *as_half(Module *m, DType d, Node *f32)
 	return f32->code == O_NUM ? x_num(m, d, f32->num) : to_narrow(m, d, f32);
 }
 
+/* The low or high half of a word, a bf16, as f32. */
+static Node *half_of(Module *m, Node *word, bool high)
+{
+	Node *u = x_bits(m, DT_U32, word);
+	return x_bits(m, DT_F32, high ? x_and(m, u, x_int(m, DT_U32, 0xffff0000))
+		: x2(m, O_SHL, u, x_int(m, DT_U32, 16)));
+}
+
+Node *multiply_pairs(Module *m, Node *a, Node *b, Node *acc)
+{
+	for (int i = 0; i < 2; i++)
+		acc = x_op(m, O_MULADD, 3, (Node *[]){half_of(m, a, i), half_of(m, b, i), acc}, DT_F32);
+	return acc;
+}
+
 /* in: the legal operands, of wide type where the operand is narrow. */
 static Node *legal_op(Module *m, Node *e, Node **in)
 {
@@ -242,6 +257,8 @@ static Node *legal_op(Module *m, Node *e, Node **in)
 		return legal_cast(m, d, from, in[0]);
 	if (e->code == O_BITS)
 		return legal_bits(m, d, from, in[0]);
+	if (e->code == O_DOT2)
+		return multiply_pairs(m, in[0], in[1], x_flt(m, DT_F32, 0));
 	if (e->code == O_SHR || e->code == O_SHL)
 		if (sub_byte(from) && dt_signed(from))         /* the count is unsigned */
 			in[1] = x_and(m, in[1], x_int(m, DT_I8, (1 << dtypes[from].bits) - 1));

@@ -8,6 +8,8 @@
 
 /* The expression in operations that targets have (ir/README.md). Of the same type, but for
  * sub-byte types, which become their storage type. */
+/* acc + dot2(a, b) (scalar.def), legal if they are */
+Node *multiply_pairs(Module *, Node *a, Node *b, Node *acc);
 Node *legalize(Module *, Node *scalar_expr);
 /* How kernels hold a type in memory: i2 and i4 in i8, u2, u4 and the code of f4e2m1 in u8, others
  * as they are. The borders of the program pack and unpack. */

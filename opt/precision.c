@@ -13,6 +13,10 @@
  * the weights: those that fewer rows share than the machine multiplies while it waits for one. The
  * other operand is not rounded; all other products stay as they are, and the ledger says so.
  *
+ * A CPU with a matrix unit of T (Intel AMX) has operands rounded like a GPU's, for products of constant weights with
+ * rows and depth enough to fill its tiles (unit.c); the others, those of two computed operands among them, fare
+ * as without.
+ *
  * Class approx: listed in the precision ledger. Each operand is off by half a unit in its last
  * place; the error told is that of a sum whose terms do not cancel.
  *
@@ -38,6 +42,8 @@ typedef struct Lowering {
 	DType to;
 	Node *tensor;          /* whose reductions are seen */
 	int lowered, kept;     /* its sums of products of floats, narrowed or not */
+	bool rounded;          /* of a narrowed one both operands */
+	const Mma *unit;       /* of a CPU that multiplies T, or NULL */
 	const Loc *loc;
 	Map narrow;            /* tensor -> the same rounded */
 } Lowering;
@@ -169,6 +175,49 @@ lowered_weights(Module *m, Node *red, void *ctx)
 	return NULL;
 }
 
+/* Do both factors' reads move by one with the axis, in one dimension each? */
+static bool
+moves_alike(Module *m, const Node *mul, Node *axis)
+{
+	Node *coef, *rest, *read;
+	int i, k, n;
+
+	for (i = 0; i < 2; i++) {
+		read = mul->in[i];
+		for (k = 1, n = 0; k < read->nin; k++)
+			if (contains(read->in[k], axis))
+				n += linear_in(m, read->in[k], axis, &coef, &rest) && is_intv(coef, 1) ? 1 : 2;
+		if (n != 1)
+			return false;
+	}
+	return true;
+}
+
+/* Is the sum over an axis along which both factors have words to fill a unit's tiles, for rows enough? */
+static bool
+fills_tiles(const Lowering *l, Node *red, const Mma *x)
+{
+	Node *mul = red->in[red->nin - 1], *w;
+	double rows = 1;
+	int64_t dims[MAX_RANK], size, depth = 0;
+	int i;
+
+	w = mul->in[!wide_constants(mul->in[0]->in[0], MAX_STEPS)];
+	if (!wide_constants(w->in[0], MAX_STEPS) || !const_dims(w->in[0], dims))
+		return false;
+	for (i = 0; i + 1 < red->nin; i++)       /* dot4.c takes the longest */
+		if (is_int(red->in[i]->in[0], &size) && size > depth && moves_alike(l->m, mul, red->in[i]))
+			depth = size;
+	for (i = 0; i + 1 < l->tensor->nin; i++) {
+		if (!contains(w, l->tensor->in[i]))
+			rows *= (double)likely_extent(l->m, l->tensor->in[i]->in[0]);
+		else if (contains(mul->in[w == mul->in[0]], l->tensor->in[i])
+		 && !is_intv(l->tensor->in[i]->in[0], 1))
+			return false;                    /* both have it: a product of its own for each */
+	}
+	return depth > 0 && unit_pays(l->m->machine, x, rows, (depth * dtypes[x->type].bits + 31) / 32);
+}
+
 static Node *
 lowered_sum(Module *m, Node *red, void *ctx)
 {
@@ -178,10 +227,24 @@ lowered_sum(Module *m, Node *red, void *ctx)
 	if (red->n != COMB_SUM || red->type->dtype != DT_F32 || mul->code != O_MUL
 	 || !contraction_reuse(m->machine, l->tensor, red))
 		return NULL;
+	if (m->machine->kind == M_CPU && (mul->in[0]->code != O_READ || mul->in[1]->code != O_READ
+		|| !fills_tiles(l, red, l->unit)))
+		return NULL;
 	a = lowered_factor(l, mul->in[0]);
 	b = a ? lowered_factor(l, mul->in[1]) : NULL;
 	l->lowered += b != NULL;
 	return b ? x_reduce(m, COMB_SUM, red->nin - 1, red->in, x_mul(m, a, b)) : NULL;
+}
+
+/* On a CPU: for its matrix unit, or else the weights alone. */
+static Node *
+lowered_cpu(Module *m, Node *red, void *ctx)
+{
+	Lowering *l = ctx;
+	Node *r = l->unit ? lowered_sum(m, red, ctx) : NULL;
+
+	l->rounded |= r != NULL;
+	return r ? r : lowered_weights(m, red, ctx);
 }
 
 static Node *
@@ -195,10 +258,11 @@ lowered_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 		return NULL;
 	l->loc = n->loc;
 	l->lowered = l->kept = 0;
-	r = replace_reductions(m, l->tensor, units ? lowered_sum : lowered_weights, l);
+	l->rounded = units;
+	r = replace_reductions(m, l->tensor, units ? lowered_sum : lowered_cpu, l);
 	r->loc = n->loc;
 	if (l->lowered)
-		ledger_add(m, arena_printf(m->arena, "%s_%s", units ? "operands" : "weights",
+		ledger_add(m, arena_printf(m->arena, "%s_%s", l->rounded ? "operands" : "weights",
 			precision_names[m->precision]), "approx", ldexp(1, -kinds[m->precision].bits), n->loc);
 	if (l->kept)
 		ledger_add(m, "stays_f32", "exact", 0, n->loc);
@@ -210,6 +274,8 @@ pass_precision(Module *m)
 {
 	Lowering l = {.m = m, .to = kinds[m->precision].type};
 
+	if (m->machine->kind == M_CPU && l.to != DT_NONE)
+		l.unit = machine_mma_tile(m->machine, l.to, l.to);
 	if (m->precision != PREC_MODEL)
 		rewrite_module(m, false, lowered_node, &l);
 	map_free(&l.narrow);

@@ -276,6 +276,7 @@ void tile_rows(Tile *, Region *, Node *mt, Node *extent);
 
 /* Takes the matrix unit for the contraction if that is faster than vectors: sets unit, tile and step. rows: that
  * there are likely to be in all. */
+bool unit_pays(const Machine *, const Mma *, double rows, int64_t words);
 bool pick_unit(Sched *, Contraction *, const Tiling *, double rows);
 void unit_rows(Contraction *, int64_t m);   /* the tile's rows for an axis of m, 0: not known */
 void unit_begin(Tile *, Region *);       /* its buffers */
@@ -367,7 +368,8 @@ bool byte_of(Node *e, Byte *);
 bool sums_in_fours(Module *, Node *reduce);
 /* e's sum over the reduction's axes, made anew */
 Node *sum_anew(Module *, Node *reduce, Node *e);
-/* What t has the words of: its elements are four bytes along a dimension, past the end `fill`;
+int word_elements(const Node *x);   /* of the tensor x, in a word of four bytes */
+/* What t has the words of: its elements are four bytes, or two bf16, along a dimension, past the end `fill`;
  * NULL if it is none such. */
 Node *words_of(Module *, const Node *t, int *dim, Node **fill);
 

@@ -27,7 +27,11 @@ enum { LOAD_CYCLES = 8, LATENCY = 52 };   /* of a tile; of a product */
 static const Mma *
 unit_of(const Machine *mach, const Contraction *c)
 {
-	if (c->reduce->in[c->reduce->nin - 1]->code != O_DOT4)
+	OpCode op = c->reduce->in[c->reduce->nin - 1]->code;
+
+	if (op == O_DOT2)
+		return machine_mma_tile(mach, DT_BF16, DT_BF16);
+	if (op != O_DOT4)
 		return NULL;
 	return c->swapped ? machine_mma_tile(mach, DT_I8, DT_U8) : machine_mma_tile(mach, DT_U8, DT_I8);
 }
@@ -100,19 +104,34 @@ unit_rows(Contraction *c, int64_t m)
 	c->rt = m > 0 ? parts(c->mr, parts(c->mr, TILE_ROWS)) : TILE_ROWS;
 }
 
+/* Words that vectors multiply in a cycle. */
+static double
+words_of_vectors(const Machine *mach)
+{
+	return machine_lanes(mach, DT_I32) * (mach->fma_ports ? mach->fma_ports : 1);
+}
+
+/* Does the unit multiply at least twice as fast as vectors, which need no detour through memory? */
+bool
+unit_pays(const Machine *mach, const Mma *x, double rows, int64_t words)
+{
+	double vectors = words_of_vectors(mach) / (x->acc == DT_F32 ? 2 : 1);   /* of halves an operation each */
+
+	return fmin(rows, TILE_ROWS) * parts(words, parts(words, TILE_WORDS)) * TILE_WORDS / x->cycles >= 2 * vectors;
+}
+
 bool
 pick_unit(Sched *s, Contraction *c, const Tiling *p, double rows)
 {
 	const Mma *x = s->gpu || c->whole != c->reduce ? NULL : unit_of(s->mach, c);
 	const Node *last = c->nred ? c->red[c->nred - 1] : NULL;
-	double vectors = machine_lanes(s->mach, DT_I32) * (s->mach->fma_ports ? s->mach->fma_ports : 1);
 	int64_t words;
 
 	if (!x || !last || c->ea->code != O_READ || c->eb->code != O_READ || !is_int(last->in[0], &words) || words < 1
 	 || !is_plain(c->a, last) || !in_panels(c, p->block))
 		return false;
 	c->ks = parts(words, parts(words, TILE_WORDS));
-	if (fmin(p->m > 0 ? (double)p->m : TILE_ROWS, rows) * c->ks * TILE_WORDS / x->cycles < 2 * vectors)
+	if (!unit_pays(s->mach, x, fmin(p->m > 0 ? (double)p->m : TILE_ROWS, rows), words))
 		return false;
 	c->unit = x;
 	pick_tiles(c, x, p);

@@ -287,6 +287,70 @@ execute(const Code *c)
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
+static bool installed;
+
+static int
+set_action(int sig, const struct sigaction *a, struct sigaction *old)
+{
+	static int (*next)(int, const struct sigaction *, struct sigaction *);
+
+	if (!next)
+		*(void **)&next = dlsym(RTLD_NEXT, "sigaction");
+	return next(sig, a, old);
+}
+
+/* The program's own handlers get what is not ours. */
+int
+sigaction(int sig, const struct sigaction *a, struct sigaction *old)
+{
+	struct sigaction *kept = sig == SIGILL ? &old_ill : &old_segv, was = *kept;
+
+	if (!installed || (sig != SIGILL && sig != SIGSEGV))
+		return set_action(sig, a, old);
+	if (a)
+		*kept = *a;
+	if (old)
+		*old = was;
+	return 0;
+}
+
+sighandler_t
+signal(int sig, sighandler_t handler)
+{
+	struct sigaction a = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
+
+	return sigaction(sig, &a, &old) ? SIG_ERR : old.sa_handler;
+}
+
+/* A fault that is blocked would end the process: threads that block all signals do not block these. */
+int
+pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+	static int (*next)(int, const sigset_t *, sigset_t *);
+	sigset_t mine;
+
+	if (!next)
+		*(void **)&next = dlsym(RTLD_NEXT, "pthread_sigmask");
+	if (set) {
+		mine = *set;
+		set = &mine;
+	}
+	if (set && how != SIG_UNBLOCK) {
+		sigdelset(&mine, SIGILL);
+		sigdelset(&mine, SIGSEGV);
+	}
+	return next(how, set, old);
+}
+
+/* The signal's own end: it is raised again where the program stands. */
+static void
+give_up(int sig)
+{
+	struct sigaction a = {.sa_handler = SIG_DFL};
+
+	set_action(sig, &a, NULL);
+}
+
 /* As if the handler were not there. */
 static void
 pass_on(int sig, siginfo_t *info, void *u, const struct sigaction *old)
@@ -296,7 +360,7 @@ pass_on(int sig, siginfo_t *info, void *u, const struct sigaction *old)
 	else if (old->sa_handler != SIG_DFL && old->sa_handler != SIG_IGN)
 		old->sa_handler(sig);
 	else
-		signal(sig, SIG_DFL);                /* and it faults again */
+		give_up(sig);
 }
 
 static void
@@ -312,7 +376,7 @@ on_illegal(int sig, siginfo_t *info, void *context)
 		return;
 	}
 	if (fault == SIGSEGV) {
-		signal(SIGSEGV, SIG_DFL);
+		give_up(SIGSEGV);
 		raise(SIGSEGV);
 		return;
 	}
@@ -410,8 +474,9 @@ install(void)
 		return;
 	if (getenv("AMX_EMU_COUNTS"))
 		share_counts(getenv("AMX_EMU_COUNTS"));
-	sigaction(SIGILL, &a, &old_ill);
+	set_action(SIGILL, &a, &old_ill);
 	a.sa_sigaction = on_cpuid;
-	sigaction(SIGSEGV, &a, &old_segv);
+	set_action(SIGSEGV, &a, &old_segv);
+	installed = true;
 	kernel(SYS_arch_prctl, SET_CPUID, 0);
 }
