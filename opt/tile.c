@@ -183,6 +183,45 @@ fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth, Node *share
 	return true;
 }
 
+/* Are the rows that a tile reads one piece of memory, in which step follows step, and does the
+ * first cache hold it? */
+static bool
+rows_join(Tile *t, Node *ea)
+{
+	const Contraction *c = t->c;
+	Node *a = factor_read(ea, false), *n;
+	int64_t depth = 1, size = dtypes[storage_type(dtype_of(a->in[0]))].bits / 8;
+	int i;
+
+	if (!t->turns || is_intv(t->turns, 1) || !t->m || t->rows != c->mr)
+		return false;
+	for (i = c->nred; i-- > 0; depth = sat_mul(depth, const_or(c->red[i]->in[0], 0)))
+		if (!(n = elem_stride(t->kb, a, c->red[i])) || !is_intv(n, depth))
+			return false;
+	return depth > 0 && sat_mul(depth, t->rows * size) <= t->kb->s->mach->l1
+		&& (n = elem_stride(t->kb, a, t->m)) && is_intv(n, depth);
+}
+
+/* At step k, brings that part of the rows that the next tile reads: they come from memory or
+ * another core's cache, and a tile walks them all at once, which processors do not follow. */
+static void
+fetch_rows(Tile *t, Region *r, Node *ea, Node *k)
+{
+	Module *m = t->kb->m;
+	Node *a = factor_read(ea, false), *idx[MAX_RANK];
+	Map map = {0};
+	int i;
+
+	map_put(&map, t->m, tile_row(t, x_idx(m, t->rows)));
+	for (i = 0; i < t->c->nred; i++)
+		map_put(&map, t->c->red[i], x_idx(m, 0));
+	for (i = 1; i < a->nin; i++)
+		idx[i - 1] = subst(m, a->in[i], &map, false);
+	map_free(&map);
+	l_prefetch(m, r, kb_buffer(t->kb, a->in[0], false),
+		legalize(m, x_add(m, kb_address(t->kb, a->in[0], idx), x_muli(m, k, t->rows))));
+}
+
 /* Is a loop over the axis, the last of those in a sum, better written out? So are those over the
  * bits of a word, whose places then are constants, and short sums of blocks. */
 static bool
@@ -206,8 +245,9 @@ add_products(Tile *t, Region *r, Node *ea, Node *eb)
 	Contraction *c = t->c;
 	Node *axis, *k = x_idx(m, 0), *left, *depth = axes_product(m, c->nred, c->red);
 	Node *share = t->turns ? x_ceildiv(m, x_idx(m, c->nr), t->turns) : NULL;   /* of a panel's row */
+	Node *rows = ea;
 	Region *in = r, *q;
-	bool fetched = false;
+	bool fetched = false, joined = rows_join(t, ea);
 	int i;
 
 	if (share && share->code != O_NUM)
@@ -227,6 +267,8 @@ add_products(Tile *t, Region *r, Node *ea, Node *eb)
 		l_for(m, in, written_out(t, i) ? F_UNROLL : F_SERIAL, axis, q);
 		in = q;
 	}
+	if (joined)
+		fetch_rows(t, in, rows, k);
 	step(t, in, ea, eb);
 }
 
