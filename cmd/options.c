@@ -89,8 +89,8 @@ const Opt options[] = {
 	{"strict",              0,   OPT_FLAG,    AT(strict),       NULL, PASS | KEPT,
 		"only rewrites that are exact"},
 	{"precision",           0,   OPT_CHOICE,  AT(precision),    "f32|tf32|bf16|f16", PASS | KEPT,
-		"round f32 operands of matrix products and convolutions, sums stay f32; on a CPU only "
-		"weights that products wait for (default f32: nothing is rounded)"},
+		"round f32 operands of matrix products and convolutions, sums stay f32; on a CPU without "
+		"AMX only weights that products wait for (default f32: nothing is rounded)"},
 	{"host",                0,   OPT_TEXT,    AT(host),         "CPU", PASS | KEPT,
 		"CPU of a GPU target's host code (default: this machine's architecture)"},
 	{"cuda-compiler",       0,   OPT_CHOICE,  AT(cuda),         "nvrtc|nvcc", CODE | KEPT,

@@ -37,6 +37,14 @@ static const struct { DType type; int bits; } kinds[] = {
 	[PREC_F16] = {DT_F16, 10},
 };
 
+/* Why a product on a CPU stays as it is. */
+enum { NO_UNIT, COMPUTED, SMALL, N_REASONS };
+static const char *const reasons[N_REASONS] = {
+	[NO_UNIT] = "memory does not bound them, and vectors of this CPU multiply floats as fast",
+	[COMPUTED] = "both their factors are computed",
+	[SMALL] = "they have too few rows or too short sums for the matrix unit's tiles",
+};
+
 typedef struct Lowering {
 	Module *m;
 	DType to;
@@ -44,6 +52,8 @@ typedef struct Lowering {
 	int lowered, kept;     /* its sums of products of floats, narrowed or not */
 	bool rounded;          /* of a narrowed one both operands */
 	const Mma *unit;       /* of a CPU that multiplies T, or NULL */
+	int reason;            /* for keeping the last one */
+	Vec stay[N_REASONS];   /* Loc of what is kept */
 	const Loc *loc;
 	Map narrow;            /* tensor -> the same rounded */
 } Lowering;
@@ -170,8 +180,10 @@ lowered_weights(Module *m, Node *red, void *ctx)
 			return x_reduce(m, COMB_SUM, red->nin - 1, red->in,
 				x_mul(m, lowered_factor(l, mul->in[i]), mul->in[!i]));
 		}
-	l->kept += mul->in[0]->code == O_READ && mul->in[1]->code == O_READ
-		&& contraction_reuse(m->machine, l->tensor, red);
+	if (mul->in[0]->code == O_READ && mul->in[1]->code == O_READ && contraction_reuse(m->machine, l->tensor, red)) {
+		l->kept++;
+		vec_push(m, &l->stay[l->reason], (void *)l->loc);
+	}
 	return NULL;
 }
 
@@ -195,13 +207,14 @@ moves_alike(Module *m, const Node *mul, Node *axis)
 
 /* Is the sum over an axis along which both factors have words to fill a unit's tiles, for rows enough? */
 static bool
-fills_tiles(const Lowering *l, Node *red, const Mma *x)
+fills_tiles(Lowering *l, Node *red, const Mma *x)
 {
 	Node *mul = red->in[red->nin - 1], *w;
 	double rows = 1;
 	int64_t dims[MAX_RANK], size, depth = 0;
 	int i;
 
+	l->reason = COMPUTED;
 	w = mul->in[!wide_constants(mul->in[0]->in[0], MAX_STEPS)];
 	if (!wide_constants(w->in[0], MAX_STEPS) || !const_dims(w->in[0], dims))
 		return false;
@@ -215,6 +228,7 @@ fills_tiles(const Lowering *l, Node *red, const Mma *x)
 		 && !is_intv(l->tensor->in[i]->in[0], 1))
 			return false;                    /* both have it: a product of its own for each */
 	}
+	l->reason = SMALL;
 	return depth > 0 && unit_pays(l->m->machine, x, rows, (depth * dtypes[x->type].bits + 31) / 32);
 }
 
@@ -241,8 +255,10 @@ static Node *
 lowered_cpu(Module *m, Node *red, void *ctx)
 {
 	Lowering *l = ctx;
-	Node *r = l->unit ? lowered_sum(m, red, ctx) : NULL;
+	Node *r;
 
+	l->reason = l->unit ? SMALL : NO_UNIT;
+	r = l->unit ? lowered_sum(m, red, ctx) : NULL;
 	l->rounded |= r != NULL;
 	return r ? r : lowered_weights(m, red, ctx);
 }
@@ -269,6 +285,26 @@ lowered_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	return r;
 }
 
+/* Tells of the products that stay, by reason. */
+static void
+tell(Lowering *l)
+{
+	enum { NAMED = 6 };
+	const Loc *loc;
+	const char *s;
+	int i, k;
+
+	for (i = 0; i < N_REASONS; i++) {
+		for (s = "", k = 0; k < l->stay[i].n && k < NAMED; k++) {
+			loc = l->stay[i].at[k];
+			s = arena_printf(l->m->arena, "%s%s'%s'", s, k ? ", " : "", loc && loc->name ? loc->name : "?");
+		}
+		if (k)
+			diag_note(l->m->diag, "products that stay f32: %s%s (%d), since %s", s,
+				l->stay[i].n > NAMED ? ", ..." : "", l->stay[i].n, reasons[i]);
+	}
+}
+
 bool
 pass_precision(Module *m)
 {
@@ -278,6 +314,7 @@ pass_precision(Module *m)
 		l.unit = machine_mma_tile(m->machine, l.to, l.to);
 	if (m->precision != PREC_MODEL)
 		rewrite_module(m, false, lowered_node, &l);
+	tell(&l);
 	map_free(&l.narrow);
 	return true;
 }

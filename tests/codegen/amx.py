@@ -118,6 +118,30 @@ def convolutions_of_bytes():
         assert (got == want).all() and (sum(n_of[d] for d in names[8:]) > 0 or not counted), n_of
 
 
+def rows_that_are_not_known():
+    w = exact(70, 96)
+    model([helper.make_node("MatMul", ["a", "w"], ["y"])], {"a": (w, [1, "M", 70])}, {"w": w}, np.float32)
+    compiled("p", "--target", "sapphirerapids", "--precision", "bf16")
+    for m in (1, 5, 16, 31, 32, 65):
+        x = exact(1, m, 70)
+        y, n_of = result("p", {"a": x})
+        assert (y == x @ w).all() and (n_of["tdpbf16ps"] > 0 or not counted), (m, n_of)
+
+
+def what_is_told():
+    """Of a product of two computed factors, why it stays; of a rounded one, its error. The text is read again."""
+    model([helper.make_node("MatMul", ["a", "w"], ["s"]), helper.make_node("Transpose", ["s"], ["t"], perm=[0, 2, 1]),
+           helper.make_node("MatMul", ["s", "t"], ["y"])], {"a": (np.zeros(1, np.float32), [4, 32, 64])},
+          {"w": exact(64, 64)}, np.float32)
+    command = [tcc, "compile", "--target", "sapphirerapids", "--precision", "bf16", "--emit", "ir", "--stage", "loop"]
+    r = subprocess.run([*command, f"{folder}/m.onnx", "-o", f"{folder}/m.ir"], capture_output=True, text=True, check=True)
+    assert "both their factors are computed" in r.stderr, r.stderr
+    text = open(f"{folder}/m.ir").read()
+    assert text.count('ledger "operands_bf16" "approx" 0.0078125') == text.count('ledger "stays_f32"') == 1, text
+    subprocess.run([*command[:2], f"{folder}/m.ir", *command[6:], "-o", f"{folder}/n.ir"], check=True)
+    assert open(f"{folder}/n.ir").read().replace("n.ir.data", "m.ir.data") == text
+
+
 def where_there_is_none():
     """Without the system's permission the program says so, or has a form for less."""
     w, x = bytes_of(np.int8, 128, 64), bytes_of(np.uint8, 64, 128)
@@ -148,4 +172,6 @@ if needs_what_is_not_here():
 products_of_bytes()
 products_of_halves()
 convolutions_of_bytes()
+rows_that_are_not_known()
+what_is_told()
 where_there_is_none()
