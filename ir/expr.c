@@ -112,6 +112,7 @@ op_range(OpCode op, int nin, Node *const *in, DType d, int64_t *lo, int64_t *hi)
 		break;
 	case O_SELECT: *lo = imin(in[1]->lo, in[2]->lo); *hi = imax(in[1]->hi, in[2]->hi); break;
 	case O_BOUND: *lo = 0; *hi = imax(bh - 1, 0); break;
+	case O_POPCNT: *lo = 0; *hi = dtypes[d].bits; break;
 	case O_CAST:
 		if (dtypes[in[0]->type->dtype].cls != 'F') {
 			*lo = al;
@@ -651,6 +652,24 @@ x_comb_identity(Module *m, Comb c, DType d)
 }
 
 /* Axes of extent 1 vanish; a body that is empty for sure is the identity. */
+/* What a sum of integers can be, unless it may wrap. */
+static void
+sum_range(Node *sum)
+{
+	const Node *body = sum->in[sum->nin - 1];
+	int64_t lo = imin(body->lo, 0), hi = imax(body->hi, 0);
+	int i;
+
+	if (!dt_int(body->type->dtype))
+		return;
+	for (i = 0; i + 1 < sum->nin; i++) {
+		lo = sat_mul(lo, sum->in[i]->in[0]->hi);
+		hi = sat_mul(hi, sum->in[i]->in[0]->hi);
+	}
+	if (lo >= sum->lo && hi <= sum->hi && lo != INT64_MIN && hi != INT64_MAX)
+		sum->lo = lo, sum->hi = hi;
+}
+
 Node *
 x_reduce(Module *m, Comb c, int naxes, Node *const *axes, Node *body)
 {
@@ -680,7 +699,8 @@ x_reduce(Module *m, Comb c, int naxes, Node *const *axes, Node *body)
 		Node *id = x_comb_identity(m, c, body->type->dtype);
 		t.lo = imin(body->lo, id->lo);
 		t.hi = imax(body->hi, id->hi);
-	}
+	} else if (c == COMB_SUM)
+		sum_range(&t);
 	return node_make(m, t);
 }
 

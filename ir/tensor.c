@@ -387,6 +387,11 @@ x_read(Module *m, Node *t, Node *const *idx)
 	}
 	if (d->code == O_CONST)
 		data_range(r, d);
+	else if (d->code == O_TENSOR && dt_int(dt)) {
+		const Node *body = d->in[d->nin - 1];
+		r->lo = body->lo > r->lo ? body->lo : r->lo;
+		r->hi = body->hi < r->hi ? body->hi : r->hi;
+	}
 	return r;
 }
 

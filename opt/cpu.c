@@ -13,7 +13,7 @@
 #include <string.h>
 #include "sched.h"
 
-enum { BLOCK = 2048, MAX_STACK = 1 << 18 };
+enum { BLOCK = 2048, MAX_STACK = 1 << 18, MAX_SUMS = 4, MAX_SUM_SIZE = 32 };
 
 /* ---- merging axes ---------------------------------------------------------------------------- */
 
@@ -495,6 +495,35 @@ row_body(KB *kb, Region *r, Node *i, void *ctx)
 		kb_store(kb, r, c->t, idx, v);
 }
 
+/*
+ * Lanes for results along the axis that are sums (or the like) of w lanes at once: several vectors
+ * share what a step computes for all, like the place of a row that is looked up.
+ */
+static int
+lanes_of_sums(KB *kb, Node *body, Node *axis, int w)
+{
+	Node **list, *stride;
+	int i, n, most = MAX_SUMS * w;
+	int64_t ext;
+	bool shared = false, plain = body->code == O_REDUCE && body->size <= MAX_SUM_SIZE
+		&& is_int(axis->in[0], &ext);
+
+	if (!plain)
+		return w;
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n && plain; i++) {
+		if (list[i]->code != O_READ)
+			continue;
+		stride = contains(list[i], axis) ? elem_stride(kb, list[i], axis) : NULL;
+		plain = !contains(list[i], axis) || (stride && is_intv(stride, 1));
+		shared |= !contains(list[i], axis);
+	}
+	free(list);
+	while (plain && shared && 2 * w <= most && ext % (2 * w) == 0)
+		w *= 2;
+	return w;
+}
+
 /* The loop over the innermost axis, or the one element. */
 static void
 row_loop(KB *kb, Region *r, void *ctx)
@@ -503,7 +532,8 @@ row_loop(KB *kb, Region *r, void *ctx)
 
 	if (c->axis)
 		vector_loop(kb, r, dim_of(c->t, c->last),
-			reduces_along(kb, c->body, c->axis) ? 1 : c->lanes, row_body, c);
+			reduces_along(kb, c->body, c->axis) ? 1
+				: lanes_of_sums(kb, c->body, c->axis, c->lanes), row_body, c);
 	else
 		row_body(kb, r, NULL, c);
 }

@@ -19,52 +19,30 @@ enum {
 	MAX_DEPTH = 64, MAX_NODES = 1 << 17,   /* of all parts */
 	MAX_WEIGHTS = 1 << 22,
 	LINE_COST = 16,        /* steps that are worth what follows them, */
-	BIN_COST = 10 * LINE,  /* and places' steps, a further sum */
-	WALK_COST = 24         /* a node on a walk costs as much as so many masks */
+	BIN_COST = 10 * LINE   /* and places' steps, a further sum */
 };
 
 /* A part's nodes stand from first on among the entries, its leaves among the leaves. */
 typedef struct Entry { int64_t node; uint32_t if_true, if_false; } Entry;
-typedef struct Part { int64_t first, n, leaf; int nleaves; int64_t target; } Part;
-
-/* A node of the tree at hand; its leaves: lo to mid if its condition holds, to hi if not. */
-typedef struct Span { int64_t node, lo, mid, hi; } Span;
+typedef struct Part { int64_t first, n, leaf; int nleaves; } Part;
 
 typedef struct Masks {
 	Build *b;
 	const Forest *f;
+	const TreeList *list;
 	Part *parts;
 	Entry *entries;
-	int64_t *leaves;       /* nodes, tree by tree */
-	Span *spans;
-	int64_t nparts, nentries, nleaves, nspans;
+	int64_t nparts, nentries;
 	bool full;             /* too many */
-	/* weights of a leaf follow one another: the first of a node, the next of a weight; -1: none */
-	int64_t *head, *next;
 } Masks;
 
-/*
- * Where parts stand: in rows, one a target if each part gives to one target, else one; in columns
- * by their length. Columns from..to-1 are a bin: a reduction of as many steps as the longest takes.
- */
-typedef struct Layout {
-	int64_t rows, columns;
-	int64_t *row, *column; /* of a part */
-	int64_t *length;       /* of a column's longest part */
-} Layout;
+/* Columns from..to-1 of parts by length: a reduction of as many steps as the longest takes. */
 typedef struct Bin { int64_t from, to, steps, width; } Bin;    /* width: places of a row */
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
 /* The condition as y <= t: y is -x if negated; if turned, its outcomes change places. */
 typedef struct Test { double t; bool negated, turned; } Test;
-
-static double
-below(DType c, double t)
-{
-	return t == -INFINITY ? NAN : c == DT_F64 ? nextafter(t, -INFINITY)
-		: (double)nextafterf((float)t, -INFINITY);
-}
 
 static bool
 test_of(const TreeNode *n, DType c, Test *r)
@@ -80,34 +58,11 @@ test_of(const TreeNode *n, DType c, Test *r)
 	}
 	*r = (Test){less ? t : -t, !less, n->missing_true};
 	if (strict)
-		r->t = below(c, r->t);
+		r->t = below_threshold(c, r->t);
 	return true;
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
-
-/* Leaves below the node are listed, and nodes with theirs. Deeper trees have been refused. */
-static void
-list_leaves(Masks *k, int64_t node)
-{
-	const TreeNode *n = &k->f->nodes[node];
-	Span *s;
-
-	if (k->nleaves >= MAX_NODES)
-		k->full = true;
-	if (k->full)
-		return;
-	if (n->mode == LEAF) {
-		k->leaves[k->nleaves++] = node;
-		return;
-	}
-	s = &k->spans[k->nspans++];
-	*s = (Span){.node = node, .lo = k->nleaves};
-	list_leaves(k, n->child[0]);
-	s->mid = k->nleaves;
-	list_leaves(k, n->child[1]);
-	s->hi = k->nleaves;
-}
 
 /* Bits from leaf a to leaf z of the part. */
 static uint32_t
@@ -121,16 +76,17 @@ bits(const Part *p, int64_t a, int64_t z)
 }
 
 static void
-add_part(Masks *k, int64_t leaf, int nleaves)
+add_part(Masks *k, int64_t tree, int64_t leaf, int nleaves)
 {
+	const TreeList *list = k->list;
 	Part *p = &k->parts[k->nparts++];
 	uint32_t all;
 	int64_t i;
 
-	*p = (Part){.first = k->nentries, .leaf = leaf, .nleaves = nleaves, .target = -1};
+	*p = (Part){.first = k->nentries, .leaf = leaf, .nleaves = nleaves};
 	all = bits(p, leaf, leaf + nleaves);
-	for (i = 0; i < k->nspans; i++) {
-		const Span *s = &k->spans[i];
+	for (i = list->first_span[tree]; i < list->first_span[tree + 1]; i++) {
+		const Span *s = &list->spans[i];
 		if (s->hi <= leaf || s->lo >= leaf + nleaves)
 			continue;
 		if (k->nentries == MAX_NODES) {
@@ -140,7 +96,7 @@ add_part(Masks *k, int64_t leaf, int nleaves)
 		k->entries[k->nentries++] = (Entry){s->node, all & ~bits(p, s->mid, s->hi),
 			all & ~bits(p, s->lo, s->mid)};
 	}
-	if (k->nspans == 0)                      /* a lone leaf */
+	if (list->first_span[tree] == list->first_span[tree + 1])       /* a lone leaf */
 		k->entries[k->nentries++] = (Entry){-1, all, all};
 	p->n = k->nentries - p->first;
 }
@@ -156,90 +112,34 @@ by_length(const void *x, const void *y)
 static bool
 make_parts(Masks *k)
 {
-	int64_t i, from, n;
+	int64_t i, from, to, n;
 
 	for (i = 0; i < k->f->ntrees && !k->full; i++) {
-		from = k->nleaves;
-		k->nspans = 0;
-		list_leaves(k, k->f->roots[i]);
-		for (; from < k->nleaves && !k->full; from += n) {
-			n = k->nleaves - from < BITS ? k->nleaves - from : BITS;
-			add_part(k, from, (int)n);
+		to = k->list->first_leaf[i + 1];
+		for (from = k->list->first_leaf[i]; from < to && !k->full; from += n) {
+			n = to - from < BITS ? to - from : BITS;
+			add_part(k, i, from, (int)n);
 		}
 	}
 	qsort(k->parts, (size_t)k->nparts, sizeof *k->parts, by_length);
 	return !k->full;
 }
 
-/* ---- weights --------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
-static void
-find_weights(Masks *k)
-{
-	int64_t i, *last;
-
-	k->head = NEWN(k->b->m, int64_t, k->f->nnodes + 1);
-	k->next = NEWN(k->b->m, int64_t, k->f->nweights + 1);
-	for (i = 0; i < k->f->nnodes; i++)
-		k->head[i] = -1;
-	for (i = k->f->nweights; i-- > 0; *last = i) {
-		last = &k->head[k->f->weights[i].leaf];
-		k->next[i] = *last;
-	}
-}
-
-/* Does each part give to one target only? Then it stands in its target's row. */
-static void
-find_targets(Masks *k)
-{
-	int64_t i, w;
-	int l;
-
-	for (i = 0; i < k->nparts; i++)
-		for (l = 0; l < k->parts[i].nleaves; l++)
-			for (w = k->head[k->leaves[k->parts[i].leaf + l]]; w >= 0; w = k->next[w]) {
-				int64_t t = k->f->weights[w].target, *own = &k->parts[i].target;
-				*own = *own == -1 || *own == t ? t : -2;
-			}
-}
-
-/* Rows, and the longest one. A part of no weight goes to any. */
-static void
-fill_rows(const Masks *k, Layout *y, int64_t *count)
-{
-	int64_t i, r, any = 0;
-
-	y->columns = 0;
-	for (r = 0; r < y->rows; r++)
-		count[r] = 0;
-	for (i = 0; i < k->nparts; i++) {
-		r = y->rows == 1 ? 0 : k->parts[i].target;
-		y->row[i] = r < 0 ? any++ % y->rows : r;
-		if (++count[y->row[i]] > y->columns)
-			y->columns = count[y->row[i]];
-	}
-}
-
-/* Parts are sorted by length. */
+/* Where the parts stand, a column's longest first of all. */
 static Layout
-lay_parts(const Masks *k)
+lay_parts(const Masks *k, int64_t *length)
 {
 	Module *m = k->b->m;
-	Layout y = {.rows = k->f->ntargets, .row = NEWN(m, int64_t, k->nparts + 1),
-		.column = NEWN(m, int64_t, k->nparts + 1), .length = NEWN(m, int64_t, k->nparts + 1)};
-	int64_t *count = NEWN(m, int64_t, k->f->ntargets), i, *c;
+	int64_t *target = NEWN(m, int64_t, k->nparts + 1), i, *c;
+	Layout y;
 
 	for (i = 0; i < k->nparts; i++)
-		if (k->parts[i].target == -2)
-			y.rows = 1;
-	fill_rows(k, &y, count);
-	if (y.columns * y.rows > 2 * k->nparts) {
-		y.rows = 1;
-		fill_rows(k, &y, count);
-	}
-	for (i = 0; i < k->nparts; i++) {        /* rows end together, with their longest */
-		y.column[i] = y.columns - count[y.row[i]]--;
-		c = &y.length[y.column[i]];
+		target[i] = leaves_target(k->list, k->parts[i].leaf, k->parts[i].leaf + k->parts[i].nleaves);
+	y = lay_rows(m, target, k->nparts, k->f->ntargets);
+	for (i = 0; i < k->nparts; i++) {
+		c = &length[y.column[i]];
 		*c = k->parts[i].n > *c ? k->parts[i].n : *c;
 	}
 	return y;
@@ -254,37 +154,37 @@ in_lines(int64_t n)
 }
 
 static int64_t
-bin_cost(const Layout *y, int64_t from, int64_t to)
+bin_cost(const Layout *y, const int64_t *length, int64_t from, int64_t to)
 {
 	return from == to ? 0
-		: (in_lines(to - from) * (y->length[to - 1] + LINE_COST) + BIN_COST) * y->rows;
+		: (in_lines(to - from) * (length[to - 1] + LINE_COST) + BIN_COST) * y->rows;
 }
 
 /* The next column from i on before which a bin may end: between lengths. */
 static int64_t
-next_cut(const Layout *y, int64_t i)
+next_cut(const Layout *y, const int64_t *length, int64_t i)
 {
-	for (i++; i < y->columns && y->length[i] == y->length[i - 1]; i++)
+	for (i++; i < y->columns && length[i] == length[i - 1]; i++)
 		;
 	return i;
 }
 
 /* Columns of like length together, in at most three bins. Returns their cost. */
 static int64_t
-make_bins(const Layout *y, Bin *bin)
+make_bins(const Layout *y, const int64_t *length, Bin *bin)
 {
 	int64_t i, j, c, n = y->columns, best = INT64_MAX, cut[4] = {0, 0, 0, n};
 
-	for (i = 0; i < n; i = next_cut(y, i))
-		for (j = i; j < n; j = next_cut(y, j)) {
-			c = bin_cost(y, 0, i) + bin_cost(y, i, j) + bin_cost(y, j, n);
+	for (i = 0; i < n; i = next_cut(y, length, i))
+		for (j = i; j < n; j = next_cut(y, length, j)) {
+			c = bin_cost(y, length, 0, i) + bin_cost(y, length, i, j) + bin_cost(y, length, j, n);
 			if (c < best) {
 				best = c;
 				cut[1] = i, cut[2] = j;
 			}
 		}
 	for (i = 0; i < 3; i++)
-		bin[i] = (Bin){cut[i], cut[i + 1], cut[i + 1] > cut[i] ? y->length[cut[i + 1] - 1] : 0,
+		bin[i] = (Bin){cut[i], cut[i + 1], cut[i + 1] > cut[i] ? length[cut[i + 1] - 1] : 0,
 			in_lines(cut[i + 1] - cut[i])};
 	return best;
 }
@@ -304,25 +204,13 @@ static Node *
 weight_table(Masks *k, const Layout *y, const Bin *b, DType c, Comb comb)
 {
 	Module *m = k->b->m;
-	int64_t dims[3] = {k->f->ntargets, b->width, BITS + 1}, i, w, at, place,
-		count = dims[0] * dims[1] * dims[2];
-	Num none = x_comb_identity(m, comb, c)->num, v;
-	Data *d = data_new(m, c, count, NULL);
-	int l;
+	Laid *laid = NEWN(m, Laid, k->nparts + 1);
+	int64_t i, n = 0, place;
 
-	for (i = 0; i < count; i++)
-		data_set((void *)d->bytes, c, i, none);
 	for (i = 0; i < k->nparts; i++)
-		for (l = 0; l < k->parts[i].nleaves && in_bin(y, b, i, &place); l++)
-			for (w = k->head[k->leaves[k->parts[i].leaf + l]]; w >= 0; w = k->next[w]) {
-				const Weight *x = &k->f->weights[w];
-				at = (place + (y->rows == 1 ? x->target * b->width : 0)) * dims[2] + l;
-				v = data_get(d, c, at);
-				v.f = comb == COMB_SUM ? v.f + x->weight : comb == COMB_MIN
-					? fmin(v.f, x->weight) : fmax(v.f, x->weight);
-				data_set((void *)d->bytes, c, at, num_round(c, v.f));
-			}
-	return t_const(m, c, 3, dims, d);
+		if (in_bin(y, b, i, &place))
+			laid[n++] = (Laid){k->parts[i].leaf, k->parts[i].nleaves, place};
+	return lay_weights(m, k->list, laid, n, &(WeightTable){y->rows, b->width, BITS + 1, c, comb});
 }
 
 typedef struct Tables {
@@ -426,27 +314,26 @@ bin_sum(Masks *k, const Layout *y, const Bin *b, Node *x, DType c, Comb comb, No
 }
 
 Node *
-forest_by_masks(Build *b, const Forest *f, Node *x, DType c, Comb comb)
+forest_by_masks(Build *b, const TreeList *list, Node *x, DType c, Comb comb, double below)
 {
 	Module *m = b->m;
-	Masks k = {.b = b, .f = f};
+	const Forest *f = list->f;
+	Masks k = {.b = b, .f = f, .list = list};
 	Node *axes[2] = {x_axis(m, dim_of(x, 0)), x_axis(m, x_idx(m, f->ntargets))}, *sum = NULL, *e;
 	Layout y;
 	Bin bin[3];
+	int64_t *length;
 	int i;
 
-	if (f->depth > MAX_DEPTH || f->ntrees > MAX_NODES)
+	if (f->depth > MAX_DEPTH)
 		return NULL;
-	k.leaves = NEWN(m, int64_t, MAX_NODES);
-	k.spans = NEWN(m, Span, MAX_NODES);
 	k.entries = NEWN(m, Entry, MAX_NODES + 1);
 	k.parts = NEWN(m, Part, MAX_NODES);
 	if (!make_parts(&k))
 		return NULL;
-	find_weights(&k);
-	find_targets(&k);
-	y = lay_parts(&k);
-	if (make_bins(&y, bin) > WALK_COST * f->ntrees * (f->depth + 1))
+	length = NEWN(m, int64_t, k.nparts + 1);
+	y = lay_parts(&k, length);
+	if ((double)make_bins(&y, length, bin) > below)
 		return NULL;
 	for (i = 0; i < 3; i++) {
 		if (bin[i].from == bin[i].to)

@@ -2,12 +2,16 @@
  * Ensembles of decision trees. The nodes of all trees stand in constant tables, inner ones before
  * the leaves; a leaf is its own child. An element's leaf in a tree is an iter over the depth that
  * carries a node's number; leaves are then looked up in tables of weights and summed over the
- * trees. Trees of few leaves have a form of their own (tree_masks.c).
+ * trees. Most forests have a form that
+ * is not walked: by intervals (tree_intervals.c), or where there are more features than conditions on
+ * one by masks (tree_masks.c).
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "trees.h"
+
+enum { WALK_COST = 24 };        /* of a node, in steps of masks */
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
@@ -582,6 +586,22 @@ check_features(Build *b, const Forest *f, Node *x)
 		"a tree asks for feature %lld of %s", (long long)last, expr_print(b->m, dim_of(x, 1)));
 }
 
+/* The forest in the form without walks that costs least, or NULL: walks do. */
+static Node *
+without_walk(Build *b, const Forest *f, Node *x, DType c, Comb comb)
+{
+	const TreeList *list = list_forest(b->m, f);
+	double cost, walk = WALK_COST * (double)f->ntrees * (f->depth + 1);
+	Intervals *v = list ? find_intervals(b->m, list, c, &cost) : NULL;
+	Node *e;
+
+	if (!list)
+		return NULL;
+	v = v && cost < walk ? v : NULL;
+	e = forest_by_masks(b, list, x, c, comb, v ? cost : walk);
+	return e ? e : v ? forest_by_intervals(b, v, x, comb) : NULL;
+}
+
 /* [n, targets]: the combined weights of all trees. */
 static Node *
 combined(Build *b, Forest *f, Node *x, DType c, Comb comb)
@@ -595,8 +615,7 @@ combined(Build *b, Forest *f, Node *x, DType c, Comb comb)
 	if (!measure(b, f))
 		return NULL;
 	check_features(b, f, x);
-	e = forest_by_masks(b, f, x, c, comb);
-	if (e)
+	if ((e = without_walk(b, f, x, c, comb)))
 		return e;
 	place_nodes(b, f);
 	leaf = leaves(b, f, x, c);

@@ -22,11 +22,51 @@ typedef struct Forest {
 	int64_t nmembers;
 } Forest;
 
+/* tree_list.c */
+
+/* An inner node; its leaves in the list: lo to mid if its condition holds, to hi if not. */
+typedef struct Span { int64_t node, lo, mid, hi; } Span;
+
+/* Trees' leaves (nodes) and inner nodes in the order of a walk from the left, tree by tree. */
+typedef struct TreeList {
+	const Forest *f;
+	int64_t *leaves;
+	Span *spans;
+	int64_t *first_leaf, *first_span;    /* of a tree; one more at the end */
+	int64_t nleaves, nspans;
+	/* weights of a leaf follow one another: the first of a node, the next of a weight; -1: none */
+	int64_t *head, *next;
+} TreeList;
+TreeList *list_forest(Module *, const Forest *);   /* NULL: too deep, too many nodes */
+
+double below_threshold(DType c, double t);         /* x <= it is x < t; NaN: never */
+/* The only target that leaves from..to-1 give to, -1: none, -2: there are several. */
+int64_t leaves_target(const TreeList *, int64_t from, int64_t to);
+
+/*
+ * Where n items stand: in rows, one a target if each gives to one target, else one; in a row one
+ * after another in their order, so that rows end together.
+ */
+typedef struct Layout { int64_t rows, columns, *row, *column; } Layout;
+Layout lay_rows(Module *, const int64_t *target, int64_t n, int64_t ntargets);
+
+/* Leaves `leaf` to leaf + n - 1 stand at a place of the Layout's rows, of the table's width. */
+typedef struct Laid { int64_t leaf, n, place; } Laid;
+typedef struct WeightTable { int64_t rows, width, leaves; DType dtype; Comb comb; } WeightTable;
+/* [targets, width, leaves]: what the leaves give; the combiner's identity elsewhere */
+Node *lay_weights(Module *, const TreeList *, const Laid *, int64_t n, const WeightTable *);
+
 /*
  * [n, targets]: the weights of the leaves that the rows of x reach, combined over the trees;
- * compared and added up in type c. NULL: the forest's trees are too large, or their conditions
- * are no thresholds, so that they had better be walked.
+ * compared and added up in type c. Costs are in steps of the masks' loop for one place, a row.
  */
-Node *forest_by_masks(Build *, const Forest *, Node *x, DType c, Comb);
+
+/* tree_masks.c. NULL: it costs more than `below`, or conditions are no thresholds. */
+Node *forest_by_masks(Build *, const TreeList *, Node *x, DType c, Comb, double below);
+
+/* tree_intervals.c. NULL: the tables would be too large. */
+typedef struct Intervals Intervals;
+Intervals *find_intervals(Module *, const TreeList *, DType c, double *cost);
+Node *forest_by_intervals(Build *, Intervals *, Node *x, Comb);
 
 #endif

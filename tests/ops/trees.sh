@@ -1,6 +1,7 @@
 #!/bin/sh
-# Forests against a walk in Python: trees of few leaves (by masks, in parts of 32), of many (walked), lone
-# leaves, all conditions, NaN with and without missing_value_tracks_true, infinities, zeros of both signs.
+# Forests against a walk in Python: by intervals (trees of few leaves and of many, all kinds of conditions), by
+# masks (more features than conditions on one), walked (too large for tables), lone leaves, NaN with and
+# without missing_value_tracks_true, infinities, zeros of both signs, thresholds below which there is nothing.
 . tests/cmd/lib
 "$py" - "$t" <<'PY' || exit 1
 import sys
@@ -15,8 +16,9 @@ VALUES = np.array([0.0, -0.0, 0.5, -0.5, 1.0, 2.0, -3.0, np.inf, -np.inf], np.fl
 
 
 class Forest:
-    def __init__(self, modes, targets, several, features=9):
+    def __init__(self, modes, targets, several, features=9, values=VALUES):
         self.features, self.modes, self.targets, self.several = features, modes, targets, several
+        self.values = values
         self.rows, self.weights, self.trees = [], [], 0    # rows: tree, node, feature, value, mode, yes, no, missing
 
     def tree(self, leaves, chain=False):
@@ -33,7 +35,7 @@ class Forest:
                 return me
             left = 1 if chain else int(rng.integers(1, n))
             yes, no = node(left), node(n - left)
-            self.rows[at] = (t, me, int(rng.integers(self.features)), float(rng.choice(VALUES)),
+            self.rows[at] = (t, me, int(rng.integers(self.features)), float(rng.choice(self.values)),
                              str(rng.choice(self.modes)), yes, no, int(rng.integers(2)))
             return me
         node(leaves)
@@ -78,27 +80,37 @@ for n in rng.integers(1, 30, 70):
 several = Forest(["BRANCH_LT", "BRANCH_GT"], 4, True, 40)
 for n in rng.integers(1, 50, 21):
     several.tree(int(n))
-equal = Forest(list(HOLDS), 2, False)       # no thresholds: walked
+equal = Forest(list(HOLDS), 2, False)       # no thresholds: no masks
 for n in rng.integers(1, 30, 20):
     equal.tree(int(n))
-large = Forest(ORDERED, 1, False)           # many leaves, and one that is deeper than the others: walked
+large = Forest(ORDERED, 1, False)           # many leaves, and one that is deeper than the others
 for n in (900, 1200, 70):
     large.tree(n)
 large.tree(80, chain=True)
+wide = Forest(ORDERED, 1, False, 3000)      # few conditions on a feature: masks
+for n in (1, 31, 33, 64, 70) * 8:
+    wide.tree(n)
+huge = Forest(ORDERED, 2, False)            # tables would be too large: walked
+huge.tree(20000)
+fine = Forest(ORDERED, 1, False, 2, values=np.round(rng.standard_normal(700), 3).astype(np.float32))
+for n in (300, 300, 200):                   # many cuts of a feature
+    fine.tree(n)
 for name, f, dtype in (("few", few, T.FLOAT), ("double", few, T.DOUBLE), ("classes", classes, T.FLOAT),
-                       ("several", several, T.FLOAT), ("equal", equal, T.FLOAT), ("large", large, T.FLOAT)):
+                       ("several", several, T.FLOAT), ("equal", equal, T.FLOAT), ("large", large, T.FLOAT),
+                       ("wide", wide, T.FLOAT), ("huge", huge, T.FLOAT), ("fine", fine, T.FLOAT)):
     onnx.save(f.model(dtype), f"{sys.argv[1]}/{name}.onnx")
     for rows in (1, 3, 37):
         x = rng.standard_normal((rows, f.features)).astype(np.float64 if dtype == T.DOUBLE else np.float32)
         special = rng.random(x.shape) < 0.4
-        x[special] = rng.choice(np.append(VALUES, np.nan), special.sum())
+        x[special] = rng.choice(np.concatenate([VALUES, [np.nan], f.values[:99]]), special.sum())
         np.savez(f"{sys.argv[1]}/{name}{rows}.npz", x=x, y=f.run(x))
 PY
-for m in few double classes several equal large; do
+for m in few double classes several equal large wide huge fine; do
 	"$tcc" compile "$t/$m.onnx" --emit ir --stage tensor -o "$t/$m.ir" || fail "no dump"
 	case $m in
-	equal | large) grep -q 'iter(' "$t/$m.ir" || fail "$m is not walked" ;;
-	*) grep -q 'and(' "$t/$m.ir" || fail "$m has no masks" ;;
+	huge) grep -q 'iter(' "$t/$m.ir" || fail "$m is not walked" ;;
+	wide | several) grep -q ' ^ ' "$t/$m.ir" || fail "$m has no masks" ;;
+	*) grep -q 'and(' "$t/$m.ir" && ! grep -q ' ^ ' "$t/$m.ir" || fail "$m has no intervals" ;;
 	esac
 	for how in native/1 native/37 x86-64-v3/37 c/3; do
 		"$tcc" verify "$t/$m.onnx" --target "${how%/*}" --data "$t/$m${how#*/}.npz" --rtol 1e-6 --atol 1e-6 ||
