@@ -161,7 +161,7 @@ place_of(Fn *f, Node *buffer, Node *const *idx)
 	return m ? address(f, m->base, m->elem, flat(f, buffer, buffer->nin, idx)) : NULL;
 }
 
-/* Into the second cache, for reading. */
+/* Into the second cache; what the kernel writes into the first one, no other core keeping it. */
 void
 prefetch(Fn *f, Node *s)
 {
@@ -173,7 +173,7 @@ prefetch(Fn *f, Node *s)
 		return;
 	p = address(f, m->base, m->elem, s->in[1]);
 	for (i = 0; i < 3; i++)
-		v[i] = LLVMConstInt(i32t(f), (unsigned long long[]){0, 2, 1}[i], false);
+		v[i] = LLVMConstInt(i32t(f), (unsigned long long[]){!m->fixed, m->fixed ? 2 : 3, 1}[i], false);
 	intrinsic(f, "llvm.prefetch", LLVMTypeOf(p), NULL, 4, (Val[]){p, v[0], v[1], v[2]});
 }
 

@@ -2,6 +2,7 @@
  * Register tiles: the loops of a sum of products over MR rows and NR columns (contract.c tells how
  * they are chosen).
  */
+#include <stdlib.h>
 #include "sched.h"
 
 enum {
@@ -222,6 +223,55 @@ fetch_rows(Tile *t, Region *r, Node *ea, Node *k)
 		legalize(m, x_add(m, kb_address(t->kb, a->in[0], idx), x_muli(m, k, t->rows))));
 }
 
+/* The element at a place, and on from it what a vector's lanes take. */
+static void
+fetch_element(Tile *t, Region *r, Node *tensor, Node *const *idx)
+{
+	l_prefetch(t->kb->m, r, kb_buffer(t->kb, tensor, tensor == t->t),
+		legalize(t->kb->m, kb_address(t->kb, tensor, idx)));
+}
+
+/* Does a read lie along the tile's columns, in places of its own for each row, in memory? */
+static bool
+follows_tile(Tile *t, Node *read)
+{
+	Node *n;
+
+	return read->code == O_READ && !map_get(&t->kb->local, read->in[0])
+		&& (n = elem_stride(t->kb, read, t->c->n)) && is_intv(n, 1)
+		&& (n = elem_stride(t->kb, read, t->m)) && !is_intv(n, 0);
+}
+
+/*
+ * The places that the finished tile is put to, and what it meets there, are asked for before the
+ * sums begin: another core may have them.
+ */
+static void
+fetch_result(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
+		*col = col_at(t, j, x_idx(m, 0)), *row = tile_row(t, i), *idx[MAX_RANK], **list;
+	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL);
+	int d, k, n;
+
+	if (!t->turns || !t->m || t->rows != t->c->mr || map_get(&t->kb->local, t->t))
+		return;
+	for (d = 0; d < rank_of(t->t); d++)
+		idx[d] = at(t, t->idx[d], row, col);
+	fetch_element(t, rj, t->t, idx);
+	list = topo_scalar(subst1(m, t->body, t->c->whole, x_int(m, t->c->whole->type->dtype, 0)), &n);
+	for (k = 0; k < n; k++)
+		if (follows_tile(t, list[k])) {
+			for (d = 1; d < list[k]->nin; d++)
+				idx[d - 1] = at(t, list[k]->in[d], row, col);
+			fetch_element(t, rj, list[k]->in[0], idx);
+		}
+	free(list);
+	l_for(m, ri, F_UNROLL, j, rj);
+	l_for(m, r, F_UNROLL, i, ri);
+}
+
 /* Is a loop over the axis, the last of those in a sum, better written out? So are those over the
  * bits of a word, whose places then are constants, and short sums of blocks. */
 static bool
@@ -337,6 +387,7 @@ tile(Tile *t, Region *r)
 	if (t->c->whole != t->c->reduce)
 		add_blocks(t, r);
 	else {
+		fetch_result(t, r);
 		begin(t, r);
 		add_products(t, r, t->c->ea, t->c->eb);
 	}

@@ -91,7 +91,7 @@ for target in native x86-64-v3; do
 done
 "$tcc" verify "$t/symbols.onnx" --shape a=61x50 --shape b=50x133 --rtol 1e-4 --atol 1e-4 || fail "symbols differ"
 "$tcc" compile "$t/rows.onnx" --target x86-64-v3 --emit ir --stage loop -o "$t/rows.ir" || fail "no dump"
-[ "$(grep -o 'prefetch %b[0-9]*' "$t/rows.ir" | sort -u | wc -l)" = 2 ] || fail "columns or rows are not fetched ahead"
+[ "$(grep -o 'prefetch %b[0-9]*' "$t/rows.ir" | sort -u | wc -l)" = 3 ] || fail "columns, rows or places of the result are not fetched ahead"
 "$tcc" bench "$t/rows.ir" --iters 1 >"$t/run.log" 2>&1 || fail "the dump does not run: $(cat "$t/run.log")"
 for m in inputs transposed; do
 	"$tcc" opt "$t/$m.onnx" --target x86-64-v3 --stop-after layout -o "$t/$m.ir" || fail "no dump"
