@@ -184,6 +184,23 @@ fetch_ahead(Tile *t, Region *r, Node *k, int64_t steps, Node *depth, Node *share
 	return true;
 }
 
+/* Is the place known without reading? */
+static bool
+is_place(int n, Node *const *idx)
+{
+	Node **list;
+	int i, k, count;
+	bool yes = true;
+
+	for (i = 0; i < n && yes; i++) {
+		list = topo_scalar(idx[i], &count);
+		for (k = 0; k < count && yes; k++)
+			yes = list[k]->code != O_READ;
+		free(list);
+	}
+	return yes;
+}
+
 /* Are the rows that a tile reads one piece of memory, in which step follows step, and does the
  * first cache hold it? */
 static bool
@@ -194,7 +211,8 @@ rows_join(Tile *t, Node *ea)
 	int64_t depth = 1, size = dtypes[storage_type(dtype_of(a->in[0]))].bits / 8;
 	int i;
 
-	if (!t->turns || is_intv(t->turns, 1) || !t->m || t->rows != c->mr)
+	if (!t->turns || is_intv(t->turns, 1) || !t->m || t->rows != c->mr
+	 || !is_place(a->nin - 1, a->in + 1))
 		return false;
 	for (i = c->nred; i-- > 0; depth = sat_mul(depth, const_or(c->red[i]->in[0], 0)))
 		if (!(n = elem_stride(t->kb, a, c->red[i])) || !is_intv(n, depth))
@@ -238,6 +256,7 @@ follows_tile(Tile *t, Node *read)
 	Node *n;
 
 	return read->code == O_READ && !map_get(&t->kb->local, read->in[0])
+		&& is_place(read->nin - 1, read->in + 1)
 		&& (n = elem_stride(t->kb, read, t->c->n)) && is_intv(n, 1)
 		&& (n = elem_stride(t->kb, read, t->m)) && !is_intv(n, 0);
 }
@@ -255,7 +274,8 @@ fetch_result(Tile *t, Region *r)
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL);
 	int d, k, n;
 
-	if (!t->turns || !t->m || t->rows != t->c->mr || map_get(&t->kb->local, t->t))
+	if (!t->turns || !t->m || t->rows != t->c->mr || map_get(&t->kb->local, t->t)
+	 || !is_place(rank_of(t->t), t->idx))
 		return;
 	for (d = 0; d < rank_of(t->t); d++)
 		idx[d] = at(t, t->idx[d], row, col);
