@@ -122,6 +122,17 @@ likely_cost(const Sched *s, const Node *t, int from)
 	return n;
 }
 
+static bool
+long_member(const Sched *s, const Group *g, const Node *t, int nouter)
+{
+	int i;
+
+	for (i = 0; i < g->n; i++)
+		if (size_from(s, g->members[i], nouter) >= LONG_ROW)
+			return true;
+	return size_from(s, t, nouter) >= LONG_ROW;
+}
+
 /* Have the kernel's threads too few outer indices for the work that there is likely to be? */
 static bool
 too_few(const Sched *s, const Group *g, const Node *t, int nouter)
@@ -133,7 +144,9 @@ too_few(const Sched *s, const Group *g, const Node *t, int nouter)
 		outer *= (double)likely_extent(s->m, dim_of(t, i));
 	for (i = 0; i < g->n; i++)
 		cost += likely_cost(s, g->members[i], nouter);
-	return !s->gpu && outer < MIN_OUTER && cost > MAX_ALONE_COST;
+	if (s->gpu)
+		return 2 * outer <= s->mach->units && long_member(s, g, t, nouter);
+	return outer < MIN_OUTER && cost > MAX_ALONE_COST;
 }
 
 /* Is there a reduction for each element along an inner axis? */

@@ -28,7 +28,7 @@ const Pass passes[] = {
 	{"siblings",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_siblings,
 		"join products of one operand (GPUs)"},
 	{"split",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_split,
-		"cut long sums where blocks are few"},
+		"cut long reductions where blocks are few"},
 	{"sizes",     LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,
 		"name the sizes that run-time data decide"},
 	{"group",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_group,

@@ -213,6 +213,8 @@ bool is_sorting(Module *, Node *tensor);
  * convolution)? */
 bool contraction_reuse(const Machine *, Node *tensor, Node *reduce);
 /* Is there such a sum in the tensor's body, with the part in it (NULL: any)? */
+/* Elements of a row that several blocks of a GPU share, where rows are fewer than half its units. */
+enum { LONG_ROW = 1 << 15 };
 bool holds_product(const Machine *, Node *tensor, const Node *part);
 int64_t likely_extent(Module *, Node *extent);           /* a number to expect where it is none */
 bool contraction_of(Sched *, Node *tensor, Contraction *);

@@ -8,6 +8,11 @@
  * The parts are added where t is read, by rows: what reads it reduces along one (a norm), so that
  * its kernel takes t in, and no launch is added. Else the sum stays whole.
  *
+ * So do long reductions of any kind where there are few of them (a norm over a whole picture, a maximum over
+ * all): theirs is cut into as many parts as give each unit some, and reduced in two kernels.
+ *
+ *	t[i] = f(max (k: K) e)  ->  p[i, s] = max (k: K/S) e at k + s K/S;   t[i] = f(max (s: S) p[i, s])
+ *
  * How many parts depends on the machine's units and the sizes alone, so results do not vary from
  * run to run. Needs the tensor level after producers are inlined; leaves such tensors as above.
  */
@@ -18,6 +23,9 @@
  * parts takes a launch and a trip through memory; elements of depth that a part has at least;
  * most parts. */
 enum { TILE_M = 32, TILE_N = 64, MIN_DEPTH = 3072, MIN_PART = 768, MAX_PARTS = 8 };
+
+/* Of other reductions: elements of a part at least; parts for each unit. */
+enum { ROW_PART = 1 << 12, PER_UNIT = 2 };
 
 static double
 likely_blocks(Module *m, const Node *t, const Contraction *c)
@@ -65,24 +73,33 @@ axis_of(const Contraction *c)
 	return best;
 }
 
-/* The parts' sums, over axis s and the tensor's axes. */
+/* What the parts of the tensor's reduction r give, over s and the tensor's axes; or, s last, over those that
+ * have more than one element, and s, so that who reads the parts has them side by side. idx: the reader's. */
 static Node *
-partial_sums(Module *m, const Node *t, const Contraction *c, Node *axis, int parts)
+parts_tensor(Module *m, const Node *t, const Node *r, Node *axis, int parts, bool last, Node **idx)
 {
-	Node *axes[MAX_RANK + 1], *red[MAX_RANK], *e = c->reduce->in[c->reduce->nin - 1], *p;
+	Node *axes[MAX_RANK + 1], *red[MAX_RANK], *e = r->in[r->nin - 1], *p;
 	Node *size = x_fdiv(m, axis->in[0], x_idx(m, parts)), *part = x_axis(m, x_idx(m, parts));
 	Map map = {0};
-	int i, n = t->nin - 1;
+	int i, k = 0, n = t->nin - 1;
 
-	axes[0] = part;
-	for (i = 0; i < n; i++)
-		map_put(&map, t->in[i], axes[i + 1] = x_axis(m, t->in[i]->in[0]));
-	for (i = 0; i + 1 < c->reduce->nin; i++) {
-		red[i] = x_axis(m, c->reduce->in[i] == axis ? size : c->reduce->in[i]->in[0]);
-		map_put(&map, c->reduce->in[i], c->reduce->in[i] == axis
+	if (!last)
+		axes[k++] = part;
+	for (i = 0; i < n; i++) {
+		bool drop = last && is_intv(t->in[i]->in[0], 1);
+		Node *own = drop ? x_idx(m, 0) : x_axis(m, t->in[i]->in[0]);
+		map_put(&map, t->in[i], own);
+		if (!drop)
+			idx[k] = t->in[i], axes[k++] = own;
+	}
+	if (last)
+		axes[k++] = part;
+	for (i = 0; i + 1 < r->nin; i++) {
+		red[i] = x_axis(m, r->in[i] == axis ? size : r->in[i]->in[0]);
+		map_put(&map, r->in[i], r->in[i] == axis
 			? x_add(m, x_mul(m, part, size), red[i]) : red[i]);
 	}
-	p = t_tensor(m, n + 1, axes, x_reduce(m, COMB_SUM, c->reduce->nin - 1, red, subst(m, e, &map,
+	p = t_tensor(m, k, axes, x_reduce(m, (Comb)r->n, r->nin - 1, red, subst(m, e, &map,
 		false)));
 	map_free(&map);
 	return p;
@@ -123,6 +140,118 @@ find_rows(Split *q)
 	free(list);
 }
 
+/* ---- long rows ------------------------------------------------------------------------------------ */
+
+/* Is it a reduction of the tensor's own axes, of what no product makes (attention has a form of its own)? */
+static bool
+is_long(Split *q, const Node *t, Node *r)
+{
+	Node **list;
+	double depth = 1;
+	int i, k, n;
+	bool yes = r->n <= COMB_MAX;
+
+	for (i = 0; i + 1 < r->nin; i++)
+		depth *= (double)const_or(r->in[i]->in[0], 0);
+	if (!yes || depth < LONG_ROW)
+		return false;
+	list = topo_scalar(r, &n);
+	for (i = 0; i < n && yes; i++) {
+		if (list[i]->code == O_REDUCE)
+			yes = list[i] == r;
+		else if (list[i]->code == O_READ)
+			yes = list[i]->in[0]->code != O_TENSOR || !holds_product(q->s.mach, list[i]->in[0], NULL);
+		else if (list[i]->code == O_AXIS) {
+			for (k = 0; k + 1 < t->nin && t->in[k] != list[i]; k++)
+				;
+			yes = k + 1 < t->nin;
+			for (k = 0; k + 1 < r->nin; k++)
+				yes |= r->in[k] == list[i];
+		}
+	}
+	free(list);
+	return yes;
+}
+
+/* The largest divisor of the extent that is not above most. */
+static int
+divisor(int64_t extent, int64_t most)
+{
+	int64_t d = most < extent ? most : extent;
+
+	while (d > 1 && extent % d)
+		d--;
+	return (int)d;
+}
+
+/* In how many parts r, one of `rows`, is cut along *axis; 1: it stays whole. */
+static int
+row_parts(Split *q, const Node *r, double rows, Node **axis)
+{
+	double depth = 1, most;
+	int i, parts, best = 1;
+
+	for (i = 0; i + 1 < r->nin; i++)
+		depth *= (double)const_or(r->in[i]->in[0], 1);
+	most = PER_UNIT * q->s.mach->units / rows;
+	if (most > depth / ROW_PART)
+		most = depth / ROW_PART;
+	for (i = 0; i + 1 < r->nin && most >= 2; i++)
+		if ((parts = divisor(const_or(r->in[i]->in[0], 1), (int64_t)most)) > best)
+			best = parts, *axis = r->in[i];
+	return 4 * best >= most ? best : 1;
+}
+
+/* The same, stored row-major: threads that add the parts up lie along them. */
+static Node *
+in_order(Module *m, Node *t)
+{
+	int64_t order[MAX_RANK];
+	int i, n = rank_of(t);
+
+	for (i = 0; i < n; i++)
+		order[i] = i;
+	return node_with(m, t, attrs_add(m, t->attrs, (Attr){.name = "order", .kind = A_INTS, .n = n, .is = order}));
+}
+
+static Node *
+cut_row(Split *q, Node *t, Node *r, double rows)
+{
+	Module *m = q->s.m;
+	Node *axis = NULL, *p, *s, *idx[MAX_RANK + 1];
+	int parts = row_parts(q, r, rows, &axis);
+
+	if (parts < 2)
+		return t;
+	p = in_order(m, parts_tensor(m, t, r, axis, parts, true, idx));
+	p->loc = t->loc;
+	idx[rank_of(p) - 1] = s = x_axis(m, x_idx(m, parts));
+	s = x_reduce(m, (Comb)r->n, 1, &s, x_read(m, p, idx));
+	p = t_tensor(m, t->nin - 1, t->in, subst1(m, t->in[t->nin - 1], r, s));
+	p->loc = t->loc;
+	return p;
+}
+
+/* Needs a tensor over few elements; its long reductions are cut. */
+static Node *
+cut_rows(Split *q, Node *t)
+{
+	Node **list;
+	double rows = 1;
+	int i, n;
+
+	for (i = 0; i + 1 < t->nin; i++)
+		rows *= (double)likely_extent(q->s.m, t->in[i]->in[0]);
+	if (t->nin - 1 >= MAX_RANK || 2 * rows > q->s.mach->units)
+		return t;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_REDUCE && is_long(q, t, list[i]))
+			t = cut_row(q, t, list[i], rows);
+	free(list);
+	return t;
+}
+
 static Node *
 split_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
@@ -131,17 +260,18 @@ split_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	Contraction c;
 	int parts, i;
 
-	if (n->code != O_TENSOR || n->nin - 1 >= MAX_RANK || !map_get(&q->by_rows, n)
-	 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR || !contraction_of(&q->s, t, &c))
+	if (n->code != O_TENSOR || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
+		return NULL;
+	if (!holds_product(q->s.mach, t, NULL))
+		return (r = cut_rows(q, t)) == t ? NULL : r;
+	if (n->nin - 1 >= MAX_RANK || !map_get(&q->by_rows, n) || !contraction_of(&q->s, t, &c))
 		return NULL;
 	axis = axis_of(&c);
 	parts = parts_of(&q->s, t, &c, axis);
 	if (parts < 2)
 		return NULL;
-	p = partial_sums(m, t, &c, axis, parts);
+	p = parts_tensor(m, t, c.reduce, axis, parts, false, idx);
 	p->loc = n->loc;
-	for (i = 0; i + 1 < t->nin; i++)
-		idx[i + 1] = t->in[i];
 	for (i = 0; i < parts; i++) {
 		idx[0] = x_idx(m, i);
 		r = r ? x_add(m, r, x_read(m, p, idx)) : x_read(m, p, idx);
