@@ -319,6 +319,8 @@ make_operand(Mm *q, Region *r)
 void
 am_block(Mm *q, Region *r, Node *stage)
 {
+	part_open(&q->t, &q->k, r, stage);
+	part_open(&q->t, &q->v, r, stage);
 	block_scores(q, r, stage);
 	finish_scores(q, r);
 	block_softmax(q, r);

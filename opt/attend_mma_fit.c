@@ -5,8 +5,12 @@
 
 enum {
 	MAX_WARPS = 4, LEAST_WARPS = 2, MAX_TILES = 2,  /* of rows, a warp's */
-	MAX_REGS = 176,        /* of a thread for tiles */
-	OTHER_REGS = 64, MORE_REGS = 110,      /* for addresses; where copies pass through registers */
+	/* of a thread for tiles; where they need few beside them, or many */
+	MAX_REGS = 176, MAX_LEAN = 210, MAX_CROOKED = 144,
+	/* beside them: for addresses and masks; likewise; where copies pass through registers */
+	OTHER_REGS = 64, LEAN_REGS = 44, MORE_REGS = 110,
+	LEAN_LINE = 256,       /* bytes of a query */
+	MAX_KEYS = 64,
 	MIN_DEPTH = 9,         /* less than half of the units would be used below */
 	MAX_DEPTH = 512, CHUNK = 4,    /* blocks of fragments read together, at most */
 	MOST_BITS = 8
@@ -262,25 +266,60 @@ words(Mm *q)
 	return n > out ? n : out;
 }
 
+/* Does e read nothing but the scores and what they are sums of, and choose nothing? */
+static bool
+is_plain(const Attention *a, Node *e)
+{
+	Node **list;
+	int i, n;
+	bool yes = true;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		yes &= list[i]->code == O_READ ? list[i]->in[0] == a->score || list[i] == a->qk.a || list[i] == a->qk.b
+			: list[i]->code != O_SELECT;
+	free(list);
+	return yes;
+}
+
+/* Are rows powers of two? Else their pieces turn in ways that take a register each to address. */
+static bool
+is_straight(const Mm *q)
+{
+	return !(q->depth & (q->depth - 1)) && !(q->columns & (q->columns - 1));
+}
+
+/* Do tiles need few registers beside them? Copies do not pass through any, masks and biases have none, and
+ * addresses are made from one each (part_open), few of the queries'. */
+static bool
+is_lean(const Mm *q)
+{
+	return machine_has(q->t.kb->s->mach, "cp.async") && q->t.matrices
+		&& q->depth * am_elem_size(q) <= LEAN_LINE && is_straight(q) && is_plain(&q->o.a, q->o.a.x)
+		&& is_plain(&q->o.a, q->o.a.score->in[q->o.a.score->nin - 1]);
+}
+
 /* Do the tiles fit the registers and shared memory? Queries stay in registers if they can. */
 static bool
 fits(Mm *q)
 {
 	const Machine *mach = q->t.kb->s->mach;
-	int most = mach->regs_thread - (machine_has(mach, "cp.async") ? OTHER_REGS : MORE_REGS);
+	bool lean = is_lean(q);
+	int most = mach->regs_thread - (lean ? LEAN_REGS : machine_has(mach, "cp.async") ? OTHER_REGS : MORE_REGS);
 
-	most = most < MAX_REGS ? most : MAX_REGS;
+	most = at_most(most, lean ? MAX_LEAN : q->t.matrices && !is_straight(q) ? MAX_CROOKED : MAX_REGS);
 	q->resident = true;
 	q->resident = registers(q) <= most;
-	return registers(q) <= most && (q->resident || q->tiles == 1)
+	return registers(q) <= most && (q->resident || q->tiles == 1 || lean)
 		&& 4 * words(q) <= mach->smem_block;
 }
 
 /* How many rows a block has, and how many keys at a time: the most that fits, if there are enough
- * blocks. */
+ * blocks, of rows and of keys. */
 static bool
 choose_tiles(Mm *q, double rows, double batch)
 {
+	int most = is_lean(q) && likely_extent(q->t.m, q->o.a.key->in[0]) < 4 * MAX_KEYS ? MAX_KEYS / 2 : MAX_KEYS;
 	const Machine *mach = q->t.kb->s->mach;
 	int least = q->t.matrices ? round_up(16, q->t.block_bytes / am_elem_size(q)) : round_up(16,
 		q->t.x->k);
@@ -293,7 +332,7 @@ choose_tiles(Mm *q, double rows, double batch)
 				continue;
 			if (q->tiles * q->warps > 1 && rows <= q->tiles * q->row_tile * q->warps / 2)
 				continue;
-			for (q->keys = 64; q->keys >= least; q->keys /= 2)
+			for (q->keys = most; q->keys >= least; q->keys /= 2)
 				if (q->keys % least == 0 && fits(q))
 					return true;
 		}

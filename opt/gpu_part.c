@@ -369,6 +369,32 @@ round_block(Tiles *q, Part *p, Region *r, Node *slot)
 	l_for(m, r, F_UNROLL, w, in);
 }
 
+void
+part_open(Tiles *q, Part *p, Region *r, Node *stage)
+{
+	Module *m = q->m;
+	int pieces = p->bytes / 16, line = pieces * 4;
+	Node *row, *piece;
+
+	p->spot = NULL;
+	if (!q->matrices || pieces & (pieces - 1) || q->stage_words % line || p->base % line)
+		return;
+	matrix_rows(q, p, p->first, x_idx(m, 0), &row, &piece);
+	p->spot = l_let(m, r, part_word(q, p, stage, row, piece));
+}
+
+/* The word where the lane's matrix lies, from where the first one does: pieces that are even change places
+ * as the lane's own does, rows by eights turn alike. */
+static Node *
+from_spot(Tiles *q, Part *p, Node *own, Node *pieces)
+{
+	Module *m = q->m;
+	Node *rows = p->s->deep ? own : x_muli(m, pieces, 8),
+		*along = p->s->deep ? pieces : x_fdiv(m, own, x_idx(m, 8));
+
+	return x_add(m, x2(m, O_XOR, p->spot, x_muli(m, along, 4)), x_muli(m, rows, p->bytes / 4));
+}
+
 static void
 read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb, Node *slot)
 {
@@ -379,7 +405,7 @@ read_block(Tiles *q, Part *p, Region *r, Node *stage, Node *i, Node *kb, Node *s
 
 	if (q->matrices) {
 		matrix_rows(q, p, own, pieces, &row, &piece);
-		at = part_word(q, p, stage, row, piece);
+		at = p->spot ? from_spot(q, p, x_muli(m, i, p->own), pieces) : part_word(q, p, stage, row, piece);
 		l_move(m, r, p->s->deep ? MOVE_MATRICES : MOVE_TRANSPOSED, 16,
 			(Spot){p->fragment, (Node *[]){slot, x_idx(m, 0)}}, (Spot){q->memory, &at}, NULL);
 		return;

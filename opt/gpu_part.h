@@ -49,6 +49,7 @@ typedef struct Part {
 	Node *fragment;        /* [slots][words of a block] */
 	/* bit i of a row's number counts perm[i] where fragments are read, for i < nperm */
 	int nperm, perm[MAX_BITS];
+	Node *spot;            /* part_open */
 } Part;
 
 /* The factor's read, what guards it, and whether it is rounded to tf32; false if it is no plain
@@ -70,6 +71,9 @@ void part_read_block(Tiles *, Part *, Region *, Node *stage, Node *i, Node *kb, 
 /* Where the fragment of instruction i of the warp's begins, for part ks of the block. */
 void part_at(Tiles *, const Part *, Node *i, Node *ks, Node **idx);
 /* The word of shared memory where piece `piece`, of 16 bytes, of a stored row stands. */
+/* Binds where the part's first matrices lie in the stage, for the reads until it is opened anew: their
+ * addresses then cost an instruction each and no registers that live on. */
+void part_open(Tiles *, Part *, Region *, Node *stage);
 Node *part_word(Tiles *, const Part *, Node *stage, Node *row, Node *piece);
 /* A row's number as its fragments' rows are numbered (Part.perm). */
 Node *part_row(Tiles *, const Part *, Node *row);
