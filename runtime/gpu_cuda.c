@@ -232,6 +232,7 @@ static int open_cuda(TccDevice **dev, const TccModel *m, const TccModel *all, in
 }
 
 const TccDeviceOps tcc_device_cuda = {
+	.queue = &tcc_queue_ops,
 	.name = "cuda",
 	.image_kind = TCC_IMAGE_CUDA,
 	.device_type = TCC_DEV_CUDA,

@@ -95,6 +95,7 @@ static int open_hip(TccDevice **dev, const TccModel *m, const TccModel *all, int
 }
 
 const TccDeviceOps tcc_device_hip = {
+	.queue = &tcc_queue_ops,
 	.name = "hip",
 	.image_kind = TCC_IMAGE_HIP,
 	.device_type = TCC_DEV_HIP,

@@ -360,6 +360,7 @@ static void sim_graph_free(TccDevice *dev, void *graph)
 }
 
 const TccDeviceOps tcc_device_sim = {
+	.queue = &tcc_queue_ops,
 	.name = "sim",
 	.image_kind = TCC_IMAGE_SIM,
 	.device_type = TCC_DEV_SIM,

@@ -140,15 +140,16 @@ static bool same(const Work *a, const Work *b)
 
 /* --- the queue ------------------------------------------------------------------------------- */
 
-int tcc_queue_new(TccContext *ctx)
+static int open_queue(TccContext *ctx)
 {
-	if (!ctx->inst->dev || !tcc_ops(ctx)->graph_new || ctx->profile)
-		return 0;
+	int rc = tcc_stage_new(ctx);
+	if (rc || !tcc_ops(ctx)->graph_new || ctx->inst->options.profile & TCC_PROFILE_KERNELS)
+		return rc;
 	ctx->queue = calloc(1, sizeof *ctx->queue);
 	return ctx->queue ? 0 : tcc_no_memory(&ctx->err, sizeof *ctx->queue);
 }
 
-void tcc_queue_free(TccContext *ctx)
+static void close_queue(TccContext *ctx)
 {
 	TccQueue *q = ctx->queue;
 	if (!q)
@@ -163,7 +164,7 @@ void tcc_queue_free(TccContext *ctx)
 	ctx->queue = NULL;
 }
 
-void tcc_queue_drop(TccContext *ctx)
+static void drop(TccContext *ctx)
 {
 	if (ctx->queue)
 		clear(&ctx->queue->work);
@@ -217,7 +218,7 @@ static int replay(TccContext *ctx, Graph *g)
 	return dev->ops->graph_launch(dev, ctx->stream, g->handle, &ctx->err);
 }
 
-int tcc_queue_flush(TccContext *ctx)
+static int flush(TccContext *ctx)
 {
 	TccQueue *q = ctx->queue;
 	int rc;
@@ -236,10 +237,10 @@ int tcc_queue_flush(TccContext *ctx)
 	return rc;
 }
 
-int tcc_queue_wait(TccContext *ctx)
+static int wait(TccContext *ctx)
 {
 	TccDevice *dev = ctx->inst->dev;
-	int rc = tcc_queue_flush(ctx);
+	int rc = flush(ctx);
 	return rc ? rc : dev->ops->sync(dev, ctx->stream, &ctx->err);
 }
 
@@ -250,7 +251,7 @@ static int no_room(TccContext *ctx)
 	return rc;
 }
 
-int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
+static int launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
 {
 	ctx->peek_at = NULL;
 	if (!ctx->queue)
@@ -272,7 +273,7 @@ int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
 	return 0;
 }
 
-int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes)
+static int move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes)
 {
 	TccWork x = {.kind = kind, .dst = dst, .src = src, .bytes = bytes};
 	ctx->peek_at = NULL;
@@ -284,3 +285,15 @@ int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src
 	w->at[w->n++] = x;
 	return 0;
 }
+
+const TccQueueOps tcc_queue_ops = {
+	.open = open_queue,
+	.close = close_queue,
+	.drop = drop,
+	.send = tcc_stage_send,
+	.launch = launch,
+	.move = move,
+	.flush = flush,
+	.wait = wait,
+	.receive = tcc_stage_receive,
+};

@@ -253,7 +253,24 @@ typedef struct TccWork {
 	uint64_t bytes;
 } TccWork;
 
+/* A context's work on a device, held back until something waits for it (queue.c), and its transfers
+ * (stage.c): what only programs with a device carry. */
+typedef struct TccQueueOps {
+	int (*open)(TccContext *ctx);
+	void (*close)(TccContext *ctx);
+	void (*drop)(TccContext *ctx);          /* what a failed run has left */
+	int (*send)(TccContext *ctx);           /* inputs are bound */
+	int (*launch)(TccContext *ctx, const TccLaunch *l, uint32_t nparams);
+	int (*move)(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes);
+	int (*flush)(TccContext *ctx);
+	int (*wait)(TccContext *ctx);           /* flushes, then waits for the device */
+	int (*receive)(TccContext *ctx);        /* results to the host, and waits */
+} TccQueueOps;
+
+extern const TccQueueOps tcc_queue_ops;
+
 typedef struct TccDeviceOps {
+	const TccQueueOps *queue;       /* &tcc_queue_ops */
 	const char *name;               /* as in TccOptions.device */
 	uint32_t image_kind;
 	int32_t device_type;            /* DLPack's */
@@ -475,15 +492,29 @@ int tcc_slot_fit(TccContext *ctx, int64_t buffer, uint64_t bytes);
 void tcc_reset_slots(TccContext *ctx);  /* to what buffers have in every run */
 int tcc_place(TccContext *ctx);         /* gives the arena's buffers their memory */
 
-/* queue.c: a device's work, and before anything of it is waited for or freed, its end */
-int tcc_queue_new(TccContext *ctx);
-void tcc_queue_free(TccContext *ctx);
-void tcc_queue_drop(TccContext *ctx);   /* what a failed run has left */
-int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams);
-int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes);
-int tcc_queue_flush(TccContext *ctx);
-int tcc_queue_wait(TccContext *ctx);    /* flushes, then waits for the device */
+/* queue.c; with a device only */
+static inline int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t nparams)
+{
+	return tcc_ops(ctx)->queue->launch(ctx, l, nparams);
+}
+static inline int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes)
+{
+	return tcc_ops(ctx)->queue->move(ctx, kind, dst, src, bytes);
+}
+static inline int tcc_queue_flush(TccContext *ctx)
+{
+	return tcc_ops(ctx)->queue->flush(ctx);
+}
+static inline int tcc_queue_wait(TccContext *ctx)
+{
+	return tcc_ops(ctx)->queue->wait(ctx);
+}
 int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, bool follows, TccErr *err);
+
+/* stage.c */
+int tcc_stage_new(TccContext *ctx);
+int tcc_stage_send(TccContext *ctx);
+int tcc_stage_receive(TccContext *ctx);
 
 /* lanes.c: sets lane, signals, follows and wait of each piece */
 void tcc_lanes(const TccKernel *kernels, TccWork *list, uint32_t n);

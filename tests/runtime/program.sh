@@ -97,6 +97,13 @@ for kind in CUDA HIP; do
 	FAKE_DRIVER_FAIL=memory expect 7 "$kind: no memory for .* bytes on the device: fake error" "$p" --bench
 	FAKE_DRIVER_FAIL=launch expect 5 "$kind: add failed: fake error (701)" "$p" --bench
 	FAKE_DRIVER_FAIL=run expect 5 "$kind: .* failed: fake error (719)" "$p" --bench
+	if [ $name = cuda ]; then
+		$cc -std=gnu11 -Os -I. -o "$t/device" tests/runtime/device.c "$rt" -Wl,-u,tcc_device_cuda -Wl,--gc-sections \
+			-pthread -lm -ldl
+		expect 0 '' "$t/device"
+		# two times the weights; i is the only input on the host; t and the error words are all that comes back
+		grep -q "blocks 0 streams 0 modules 0 contexts 0 graphs 0 replays 3" "$t/log" || fail "$(cat "$t/log")"
+	fi
 	[ $name = cuda ] && call=cuLaunchKernel || call=hipModuleLaunchKernel
 	mkdir -p "$t/old_$name"
 	$cc -shared -fPIC -O1 -D$def -D$call=older -o "$t/old_$name/$lib" tests/runtime/fake_driver.c
