@@ -179,7 +179,7 @@ def integers(tcc, tmp):
             b = rng.integers(np.iinfo(tb).min, np.iinfo(tb).max + 1, (77, 50)).astype(tb)
             bytes_model(f"{tmp}/m.onnx", a, b, 3)
             np.save(f"{tmp}/a.npy", a)
-            r = subprocess.run([tcc, "run", f"{tmp}/m.onnx", "--target", target, how, "-v", "--output-dir", tmp,
+            r = subprocess.run([tcc, "run", f"{tmp}/m.onnx", "--target", target, "--simulate", "-v", "--output-dir", tmp,
                                 "--input", f"a={tmp}/a.npy"], capture_output=True, text=True)
             if r.returncode:
                 raise SystemExit(f"{target}: exit {r.returncode}: {r.stdout}{r.stderr}")
