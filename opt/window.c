@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include "sched.h"
 
-enum { MAX_TILE = 14, SPARE = 4, MAX_TAPS = 1024, MAX_WRITTEN = 128, MIN_PLACES = 3 };
+enum { MAX_TILE = 14, SPARE = 4, MAX_TAPS = 1024, MAX_WRITTEN = 128, MIN_PLACES = 3,
+	IN_REGISTERS = 8 };    /* how many times as fast as what element_units is about */
 
 typedef struct Window {
 	Nest nest;
@@ -210,7 +211,7 @@ window_cpu(Sched *s, Group *g)
 		c.nest.out_idx[i] = subst(m, c.nest.out_idx[i], &map, false);
 	map_free(&map);
 	kb_versions(&kb, in, c.nest.body, window_tile, &c);
-	work = element_units(g->members[0]) * c.rows;
+	work = element_units(g->members[0]) * c.rows / IN_REGISTERS;
 	kb.k->flops = element_cost(c.nest.body) * c.rows * (double)const_or(c.lanes->in[0], 64);
 	kb.k->cost = x_muli(m, c.lanes->in[0], (int64_t)ceil(work));
 	kb_parallel(&kb, body, in);

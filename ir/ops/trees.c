@@ -2,9 +2,8 @@
  * Ensembles of decision trees. The nodes of all trees stand in constant tables, inner ones before
  * the leaves; a leaf is its own child. An element's leaf in a tree is an iter over the depth that
  * carries a node's number; leaves are then looked up in tables of weights and summed over the
- * trees. Most forests have a form that
- * is not walked: by intervals (tree_intervals.c), or where there are more features than conditions on
- * one by masks (tree_masks.c).
+ * trees. Most forests have a form that is not walked: by intervals (tree_intervals.c), or by masks
+ * where there are more features than conditions on one (tree_masks.c).
  */
 #include <math.h>
 #include <stdlib.h>
