@@ -4,7 +4,7 @@
  * map: a thread an element (four where the innermost extent allows 128-bit accesses), consecutive
  * threads on consecutive elements of the result's storage; gpu_tile.c where operands lie across.
  * row: gpu_row.c.
- * contract: gpu_contract.c.
+ * contract: gpu_contract.c; of few rows: gpu_few.c.
  * attention: attend_mma.c, attend_gpu.c.
  * order: gpu_order.c, scatter.c.
  * scan: gpu_scan.c.
@@ -13,7 +13,7 @@
 #include <string.h>
 #include "sched.h"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, LONG_SUM = 64 };
 
 Frame
 gpu_frame(KB *kb, Node *blocks, int threads)
@@ -146,35 +146,83 @@ element(KB *kb, Region *r, Nest *nest, Node *flat, Node *v, int lanes)
 	map_free(&map);
 }
 
+/* Elements that a thread has: four where the innermost extent allows 128-bit accesses. */
+static int
+map_lanes(const Nest *nest)
+{
+	return nest->n && const_or(nest->axis[nest->n - 1]->in[0], 1) % 4 == 0
+		&& dtypes[storage_type(dtype_of(nest->out))].bits <= 32 && body_is_plain(nest->body) ? 4 : 1;
+}
+
+/* The elements of thread number `unit` of those that have the map. */
+static void
+map_elements(KB *kb, Region *r, Nest *nest, Node *unit, int lanes)
+{
+	Module *m = kb->m;
+	Node *n = axes_product(m, nest->n, nest->axis), *v;
+	Region *in = region_new(m, NULL), *rv;
+
+	if (lanes == 1)
+		element(kb, in, nest, unit, NULL, 1);
+	else {
+		v = x_axis(m, x_idx(m, lanes));
+		rv = region_new(m, NULL);
+		element(kb, rv, nest, x_add(m, x_muli(m, unit, lanes), v), v, lanes);
+		l_for(m, in, F_VECTOR, v, rv);
+	}
+	l_when(m, r, x_lt(m, x_muli(m, unit, lanes), n), in, NULL);
+}
+
+/* Of one map, or of several, whose blocks follow each other. */
 static Kernel *
 map_gpu(Sched *s, Group *g)
 {
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
-	Nest nest = nest_of(&kb, g->members[0]);
-	Node *n = axes_product(m, nest.n, nest.axis), *v, *unit, *flat;
-	Region *in = region_new(m, NULL), *rv;
-	int lanes = 1;
+	Nest *nest = NEWN(m, Nest, g->n);
+	Node *end = x_idx(m, 0), **first = NEWN(m, Node *, g->n + 1), *unit;
+	Region *at, *in, *rest;
+	int *lanes = NEWN(m, int, g->n), i;
+	double cost = 0;
 	Frame f;
 
-	if (nest.n && const_or(nest.axis[nest.n - 1]->in[0], 1) % 4 == 0
-	 && dtypes[storage_type(dtype_of(nest.out))].bits <= 32 && body_is_plain(nest.body))
-		lanes = 4;
-	f = gpu_frame(&kb, x_ceildiv(m, n, x_idx(m, THREADS * lanes)), THREADS);
-	unit = l_let(m, f.thread, x_add(m, x_muli(m, f.bid, THREADS), f.tid));
-	if (lanes == 1)
-		element(&kb, in, &nest, unit, NULL, 1);
-	else {
-		v = x_axis(m, x_idx(m, lanes));
-		rv = region_new(m, NULL);
-		flat = x_add(m, x_muli(m, unit, lanes), v);
-		element(&kb, rv, &nest, flat, v, lanes);
-		l_for(m, in, F_VECTOR, v, rv);
+	for (i = 0; i < g->n; i++) {
+		nest[i] = nest_of(&kb, g->members[i]);
+		lanes[i] = map_lanes(&nest[i]);
+		first[i] = end;
+		end = x_add(m, end, x_ceildiv(m, axes_product(m, nest[i].n, nest[i].axis),
+			x_idx(m, THREADS * lanes[i])));
+		cost += lanes[i] * element_cost(nest[i].body) / g->n;
 	}
-	l_when(m, f.thread, x_lt(m, x_muli(m, unit, lanes), n), in, NULL);
-	kb.k->flops = THREADS * lanes * element_cost(nest.body);
-	return gpu_close(&kb, &f,
-		arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes));
+	first[g->n] = end;
+	f = gpu_frame(&kb, end, THREADS);
+	for (i = 0, at = f.thread; i < g->n; i++, at = rest) {
+		in = i + 1 < g->n ? region_new(m, NULL) : at;
+		rest = region_new(m, NULL);
+		unit = l_let(m, in, x_add(m, x_muli(m, x_sub(m, f.bid, first[i]), THREADS), f.tid));
+		map_elements(&kb, in, &nest[i], unit, lanes[i]);
+		if (in != at)
+			l_when(m, at, x_lt(m, f.bid, first[i + 1]), in, rest);
+	}
+	kb.k->flops = THREADS * cost;
+	return gpu_close(&kb, &f, g->n > 1
+		? arena_printf(m->arena, "class=map, threads=%d, beside=%d", THREADS, g->n)
+		: arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes[0]));
+}
+
+/* Are there too few elements for a thread each to fill the device, with long sums that threads could share? */
+static bool
+long_sums(const Sched *s, const Node *t)
+{
+	Node *red = only_reduction(t->in[t->nin - 1]);
+	double count = 1, depth = 1;
+	int i;
+
+	for (i = 0; i < rank_of(t); i++)
+		count *= (double)likely_extent(s->m, dim_of(t, i));
+	for (i = 0; red && i + 1 < red->nin; i++)
+		depth *= (double)likely_extent(s->m, red->in[i]->in[0]);
+	return red && depth >= LONG_SUM && count < s->mach->units * THREADS;
 }
 
 Kernel *
@@ -184,11 +232,15 @@ schedule_gpu(Sched *s, Group *g)
 
 	if (g->attends)
 		return (k = attention_mma(s, g)) ? k : attention_gpu(s, g);
+	if (g->beside)
+		return map_gpu(s, g);
+	if ((g->few || g->n == 1) && (k = few_gpu(s, g)))
+		return k;
 	if (g->n > 1)
 		return rows_gpu(s, g);
 	if ((k = contract_gpu(s, g)) || (k = order_gpu(s, g)) || (k = scan_gpu(s, g)))
 		return k;
-	if (long_rows(s, g->members[0])) {
+	if (long_rows(s, g->members[0]) || long_sums(s, g->members[0])) {
 		g->nouter = rank_of(g->members[0]);
 		return rows_gpu(s, g);
 	}

@@ -5,19 +5,22 @@
  * index only (softmax: a row's maximum, exponentials and sum; layer normalisation), if nothing
  * outside stands between them, and if the shared loop leaves enough to run in parallel.
  *
+ * A product of few rows takes in what comes before it (few.c); on a GPU maps that read the same one
+ * are computed side by side, for a launch costs more than they.
+ *
  * pass_group writes what it decides on the tensors: members of one kernel have the same number as
  * attribute `kernel`, and `outer` says how many leading axes they share. A tensor without them is a
  * kernel of its own. What is written already stays.
  */
 #include <stdlib.h>
 #include <string.h>
-#include "sched.h"
+#include "few.h"
 
 /* A kernel's limits: elements of a member at one outer index; those, and the work in element_cost's
  * terms, where fewer than MIN_OUTER indices run side by side; members. */
 enum {
 	MAX_INNER = 1 << 16, MAX_ALONE = 4096, MAX_ALONE_COST = 1 << 17, MIN_OUTER = 2,
-	MAX_MEMBERS = 24,
+	MAX_MEMBERS = 24, MAX_BESIDE = 8,
 };
 
 typedef struct Grouper {
@@ -333,6 +336,69 @@ add_member(Grouper *q, Group *g, Node *t, int nouter)
 	map_put(&q->group, t, g);
 }
 
+/* ---- side by side ---------------------------------------------------------------------------- */
+
+static bool
+reads_member(const Group *g, Node *t)
+{
+	Node **list;
+	int i, n;
+	bool yes = false;
+
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n; i++)
+		yes |= list[i]->code == O_READ && member_of(g, list[i]->in[0]);
+	free(list);
+	return yes;
+}
+
+static bool
+is_map(const Node *t)
+{
+	return t->code == O_TENSOR && body_is_plain(t->in[t->nin - 1]);
+}
+
+/* The kernel of maps that t, a map too, may stand beside: they read what t reads, a product of few
+ * rows, and neither waits for the other. A launch costs more than such maps. NULL: none. */
+static Group *
+find_beside(Grouper *q, Node *t)
+{
+	Node **list;
+	const Vec *readers;
+	Group *g, *found = NULL;
+	Few f;
+	int i, k, n;
+
+	if (!q->s->gpu || !is_map(t))
+		return NULL;
+	list = topo_scalar(t->in[t->nin - 1], &n);
+	for (i = 0; i < n && !found; i++) {
+		if (list[i]->code != O_READ || !few_of(q->s->m, list[i]->in[0], &f))
+			continue;
+		readers = map_get(&q->readers, list[i]->in[0]);
+		for (k = 0; readers && k < readers->n && !found; k++) {
+			g = map_get(&q->group, readers->at[k]);
+			if (g && (g->beside || g->n == 1) && g->n < MAX_BESIDE && is_map(g->members[0]) && !g->few
+			 && g->home == map_get(&q->s->home, t) && !reads_member(g, t) && !around(q, g, t))
+				found = g;
+		}
+	}
+	free(list);
+	return found;
+}
+
+/* Does each compute plain elements, and none read another's? */
+static bool
+stand_beside(const Group *g)
+{
+	int i;
+
+	for (i = 0; i < g->n; i++)
+		if (!is_map(g->members[i]) || reads_member(g, g->members[i]))
+			return false;
+	return true;
+}
+
 /* Puts t into the kernel with which it shares most outer axes, or into one of its own. */
 static void
 place(Grouper *q, Node *t)
@@ -349,7 +415,7 @@ place(Grouper *q, Node *t)
 	for (i = 0; i < n; i++) {
 		if (list[i]->code != O_READ || !(g = map_get(&q->group, list[i]->in[0])) || g == best)
 			continue;
-		if (g->members[0]->code != O_TENSOR || g->attends || stands_alone(q->s, g->members[0]))
+		if (g->members[0]->code != O_TENSOR || g->attends || g->few || g->beside || stands_alone(q->s, g->members[0]))
 			continue;
 		if (fits(q, g, t, &k) && k > bestk && !around(q, g, t)) {
 			best = g;
@@ -357,6 +423,8 @@ place(Grouper *q, Node *t)
 		}
 	}
 	free(list);
+	if (!best && (best = find_beside(q, t)))
+		best->beside = true;
 	if (!best) {
 		new_group(q, t);
 		return;
@@ -434,6 +502,94 @@ attends(Sched *s, const Group *g)
 		if (!among(&a, g->members[i]) || (!may_leave(&a, g->members[i]) && !g->local[i]))
 			return false;
 	return true;
+}
+
+/* ---- products of few rows -------------------------------------------------------------------- */
+
+/* Do only t's of the kernel read p, and nothing that is no tensor? */
+static bool
+read_within(Grouper *q, const Vec *members, const Node *p)
+{
+	const Vec *readers = map_get(&q->readers, p);
+	int i, k;
+
+	if (map_get(&q->outside, p))
+		return false;
+	for (i = 0; readers && i < readers->n; i++) {
+		for (k = 0; k < members->n && members->at[k] != readers->at[i]; k++)
+			;
+		if (k == members->n)
+			return false;
+	}
+	return true;
+}
+
+/* May p join the kernel of the product: beside it, or before it? */
+static bool
+may_enter(Grouper *q, const Few *out, const Vec *members, Node *p, int64_t *bytes)
+{
+	int i;
+
+	if (p->code != O_TENSOR || map_get(&q->group, p) || attr_find(p->attrs, "kernel")
+	 || map_get(&q->s->home, p) != map_get(&q->s->home, out->t) || members->n == MAX_MEMBERS
+	 || !read_within(q, members, p))
+		return false;
+	for (i = 0; i < members->n; i++)
+		if (members->at[i] == p)
+			return false;
+	if (few_beside(q->s->m, p, out) && shared_prefix(out->t, p) == rank_of(p))
+		return true;
+	if (holds_product(q->s->mach, p, NULL) || is_sorting(q->s->m, p) || is_scan(q->s->m, p)
+	 || !few_prologue(q->s->m, p)
+	 || *bytes + few_bytes(p) > FEW_PROLOGUE)
+		return false;
+	*bytes += few_bytes(p);
+	return true;
+}
+
+/* Adds what the members read and may enter, once; true if there was something. */
+static bool
+widen(Grouper *q, const Few *out, Vec *members, int64_t *bytes)
+{
+	Node **list, *t;
+	int i, k, n, had = members->n;
+
+	for (i = 0; i < members->n; i++) {
+		t = members->at[i];
+		list = topo_scalar(t->in[t->nin - 1], &n);
+		for (k = 0; k < n; k++)
+			if (list[k]->code == O_READ && may_enter(q, out, members, list[k]->in[0], bytes))
+				vec_push(q->s->m, members, list[k]->in[0]);
+		free(list);
+	}
+	return members->n > had;
+}
+
+/* A product of few rows and all that may enter its kernel. */
+static void
+place_few(Grouper *q, Node *out)
+{
+	Vec in = {0};
+	Group *g;
+	Few f;
+	int64_t bytes = 0;
+	int i, k;
+
+	if (map_get(&q->group, out) || attr_find(out->attrs, "kernel") || !few_of(q->s->m, out, &f))
+		return;
+	vec_push(q->s->m, &in, out);
+	while (widen(q, &f, &in, &bytes))
+		;
+	for (i = 1; i < in.n; i++) {                 /* producers first */
+		Node *t = in.at[i];
+		for (k = i; k > 0 && place_of(q, in.at[k - 1]) > place_of(q, t); k--)
+			in.at[k] = in.at[k - 1];
+		in.at[k] = t;
+	}
+	g = new_group(q, in.at[0]);
+	for (i = 1; i < in.n; i++)
+		add_member(q, g, in.at[i], 0);
+	g->few = true;
 }
 
 /* ---- what the attributes say ----------------------------------------------------------------- */
@@ -694,7 +850,9 @@ groups_of(Sched *s)
 		for (k = 0; k < g->n; k++)
 			g->local[k] = !map_get(&q.outside, g->members[k]);
 		g->attends = g->n > 1 && attends(s, g);
-		if (g->n > 1 && !g->attends && !consistent(g))
+		g->few = g->n > 1 && g->nouter == 0 && few_group(s->m, g);
+		g->beside = g->n > 1 && g->nouter == 0 && !g->few && s->gpu && stand_beside(g);
+		if (g->n > 1 && !g->attends && !g->few && !g->beside && (!consistent(g) || g->nouter == 0))
 			diag_error(s->m->diag, X_INVALID, g->loc,
 				"kernel %lld: its members do not share %d outer axes",
 				(long long)stated(g->members[0], "kernel", -1), g->nouter);
@@ -729,6 +887,8 @@ pass_group(Module *m)
 	find_users(&q);
 	for (i = 0; i < q.n; i++)
 		place_attention(&q, q.list[i]);
+	for (i = q.n; i-- > 0;)
+		place_few(&q, q.list[i]);
 	for (i = 0; i < q.n; i++) {
 		if (map_get(&q.group, q.list[i]))
 			continue;

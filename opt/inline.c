@@ -11,11 +11,11 @@
  * as long as the addresses stay affine.
  */
 #include <stdlib.h>
-#include "sched.h"
+#include "few.h"
 
 /* COST_ENOUGH: so much for an element that a trip through memory is nothing beside it; longer chains
  * are cut, else compiling them takes time in the square of their length. */
-enum { COST_CHEAP = 2, COST_SHARED = 10, COST_ENOUGH = 300, MAX_BODY = 600 };
+enum { COST_CHEAP = 2, COST_SHARED = 10, COST_ENOUGH = 300, COST_APPENDED = 40, MAX_BODY = 600 };
 /* Operations to spell out a weight; rows that share those, few; steps from constants. */
 enum { COST_SPELLED = 10, FEW_ROWS = 64, MAX_STEPS = 8 };
 
@@ -459,6 +459,19 @@ reuse(Module *m, const Use *u)
 	return n;
 }
 
+/* Does a GPU meet p with a known few rows? Then its kernel takes weights as they are stored (few.c). */
+static bool
+meets_few(const Use *u)
+{
+	int64_t n = 1;
+	int i;
+
+	for (i = 0; i + 1 < u->user->nin; i++)
+		if (!contains(u->read, u->user->in[i]))
+			n = sat_mul(n, const_or(u->user->in[i]->in[0], INT64_MAX));
+	return n <= MAX_FEW;
+}
+
 /*
  * Is p much larger than the constants that it is made of, and a factor of the user's sum of
  * products? Such weights are spelled out in registers, once a tile of rows: they come from memory
@@ -471,7 +484,7 @@ is_spelled_out(Inliner *f, const Node *p, const Use *u, double cost)
 	int64_t dims[MAX_RANK];
 	int i;
 
-	if (machine_gpu(f->m->machine) || !u->reduced || u->guarded || !behind || cost > COST_SPELLED
+	if ((machine_gpu(f->m->machine) && !meets_few(u)) || !u->reduced || u->guarded || !behind || cost > COST_SPELLED
 	 || u->user->code != O_TENSOR || !feeds_product(f->m, (Use *)u) || !const_dims(p, dims))
 		return false;
 	size = dtypes[dtype_of(p)].bits / 8.0;
@@ -486,6 +499,15 @@ only_of_constants(const Info *x, const Node *p)
 {
 	return x->nuses == 1 && x->uses->once && x->uses->user->code == O_TENSOR && p->in[p->nin - 1]->size < MAX_BODY
 		&& from_constants((Node *)p, MAX_STEPS) && from_constants(x->uses->user, MAX_STEPS);
+}
+
+/* Does a copy on a GPU take the element in at some of its places (what is appended to a cache)? The copy
+ * waits for memory, and so little is computed beside it. */
+static bool
+is_appended(Inliner *f, const Use *u, double cost)
+{
+	return machine_gpu(f->m->machine) && u->guarded && !u->reduced && cost <= COST_APPENDED
+		&& u->user->code == O_TENSOR && is_movement(u->user->in[u->user->nin - 1]);
 }
 
 static bool
@@ -536,7 +558,7 @@ decide(Inliner *f, Node *old, Node *p)
 			continue;
 		if (u->reduced && !(move && (!feeds_product(f->m, u) || stays_affine(f->m, p, u))))
 			return false;
-		if (!move && cost > COST_CHEAP)
+		if (!move && cost > COST_CHEAP && !is_appended(f, u, cost))
 			return false;
 		if (move && body->size > 64 && !pads_windows(f->m, p, u))
 			return false;

@@ -656,6 +656,9 @@ choose_layouts(Sched *s, Vec groups)
 	for (i = 0; i < l.all.n; i++)
 		choose(&l, l.all.at[i]);
 	groups = split_groups(&l, groups);
+	for (i = 0; s->gpu && i < groups.n; i++)
+		for (g = groups.at[i], k = 0; (g->few || g->n == 1) && k < g->n; k++)
+			few_layout(s, g->members[k]);
 	for (i = 0; i < groups.n; i++) {
 		Contraction c;
 		g = groups.at[i];

@@ -26,8 +26,9 @@
 #include <stdlib.h>
 #include "sched.h"
 
-/* steps from constants; rows that there are likely to be where they are not known and may be few */
-enum { MAX_STEPS = 8, MAX_LIKELY = 64 };
+/* steps from constants; rows that there are likely to be where they are not known and may be few; of weights
+ * that one row is worth rounding for */
+enum { MAX_STEPS = 8, MAX_LIKELY = 64, MIN_BYTES = 1 << 14 };
 
 /* In the order of Precision: the type that operands are rounded to, and the bits of its fraction. */
 static const struct { DType type; int bits; } kinds[] = {
@@ -143,20 +144,30 @@ rows_bound(const Machine *t)
 	return t->gbs > 0 ? 2 * gflops / t->gbs : 0;
 }
 
+/* Bytes of the weights that the factor reads; 0 if it reads something else. */
+static int64_t
+weight_bytes(const Node *factor)
+{
+	int64_t size = 4, dims[MAX_RANK];
+	int i;
+
+	if (factor->code != O_READ || factor->type->dtype != DT_F32
+	 || !wide_constants(factor->in[0], MAX_STEPS) || !const_dims(factor->in[0], dims))
+		return 0;
+	for (i = 0; i < rank_of(factor->in[0]); i++)
+		size = sat_mul(size, dims[i]);
+	return size;
+}
+
 /* Does the kernel wait for the weights that the factor reads? Rows that are not known are few. */
 static bool
 waits_for(const Lowering *l, const Node *factor)
 {
 	const Machine *mach = l->m->machine;
-	int64_t size = 4, rows = 1, dims[MAX_RANK], v;
+	int64_t size = weight_bytes(factor), rows = 1, v;
 	bool known = true;
 	int i;
 
-	if (factor->code != O_READ || factor->type->dtype != DT_F32
-	 || !wide_constants(factor->in[0], MAX_STEPS) || !const_dims(factor->in[0], dims))
-		return false;
-	for (i = 0; i < rank_of(factor->in[0]); i++)
-		size = sat_mul(size, dims[i]);
 	for (i = 0; i + 1 < l->tensor->nin; i++)
 		if (!contains(factor, l->tensor->in[i])) {
 			known &= is_int(l->tensor->in[i]->in[0], &v);
@@ -232,15 +243,44 @@ fills_tiles(Lowering *l, Node *red, const Mma *x)
 	return depth > 0 && unit_pays(l->m->machine, x, rows, (depth * dtypes[x->type].bits + 31) / 32);
 }
 
+/* Is the factor the same for all of the tensor: one row, which meets weights? */
+static bool
+is_one_row(const Lowering *l, const Node *factor)
+{
+	int i;
+
+	for (i = 0; i + 1 < l->tensor->nin; i++)
+		if (!is_intv(l->tensor->in[i]->in[0], 1) && contains(factor, l->tensor->in[i]))
+			return false;
+	return true;
+}
+
+/* The sum for one row: memory gives its time, so weights alone are rounded. */
+static Node *
+lowered_row(Lowering *l, Node *red)
+{
+	Node *mul = red->in[red->nin - 1];
+	int i;
+
+	for (i = 0; i < 2 && l->to != DT_F32; i++)
+		if (weight_bytes(mul->in[i]) >= MIN_BYTES && is_one_row(l, mul->in[!i])) {
+			l->lowered++;
+			return x_reduce(l->m, COMB_SUM, red->nin - 1, red->in,
+				x_mul(l->m, lowered_factor(l, mul->in[i]), mul->in[!i]));
+		}
+	return NULL;
+}
+
 static Node *
 lowered_sum(Module *m, Node *red, void *ctx)
 {
 	Lowering *l = ctx;
 	Node *mul = red->in[red->nin - 1], *a, *b;
 
-	if (red->n != COMB_SUM || red->type->dtype != DT_F32 || mul->code != O_MUL
-	 || !contraction_reuse(m->machine, l->tensor, red))
+	if (red->n != COMB_SUM || red->type->dtype != DT_F32 || mul->code != O_MUL)
 		return NULL;
+	if (!contraction_reuse(m->machine, l->tensor, red))
+		return m->machine->kind == M_CPU ? NULL : lowered_row(l, red);
 	if (m->machine->kind == M_CPU && (mul->in[0]->code != O_READ || mul->in[1]->code != O_READ
 		|| !fills_tiles(l, red, l->unit)))
 		return NULL;

@@ -36,6 +36,8 @@ typedef struct Group {
 	int first, last;       /* members' least and largest place in the order of nodes */
 	bool *local;           /* per member: not used outside the group */
 	bool attends;          /* of attend.c's form, the last member its result */
+	bool few;              /* of few.c's form, the last member its result */
+	bool beside;           /* maps that blocks of one launch compute side by side */
 	Region *home;
 	const Loc *loc;
 } Group;
@@ -330,6 +332,13 @@ bool attention_fits_gpu(const Attention *);
 Kernel *attention_gpu(Sched *, Group *);
 /* attend_mma.c: on matrix units; NULL if they cannot */
 Kernel *attention_mma(Sched *, Group *);
+
+/* ---- few.c, gpu_few.c ------------------------------------------------------------------------ */
+
+bool few_group(Module *, const Group *);  /* are the members all of one product of few rows? */
+/* Lays the weights of a product of few rows out as its kernel reads them. */
+void few_layout(Sched *, Node *t);
+Kernel *few_gpu(Sched *, Group *);        /* NULL if the group is no product of few rows */
 
 /* ---- scatter.c ------------------------------------------------------------------------------ */
 

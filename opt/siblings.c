@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "sched.h"
+#include "few.h"
 
 enum { MOST = 16, CONSTS = 8 };
 
@@ -139,9 +139,11 @@ static bool
 may_join(Siblings *s, Node *t)
 {
 	int64_t n;
+	Few f;
 
 	return t->code == O_TENSOR && !t->attrs && t->nin > 2 && !map_get(&s->users, t)
-		&& is_int(last_axis(t)->in[0], &n) && n > 1 && holds_product(s->m->machine, t, NULL);
+		&& is_int(last_axis(t)->in[0], &n) && n > 1
+		&& (holds_product(s->m->machine, t, NULL) || few_of(s->m, t, &f));
 }
 
 static void

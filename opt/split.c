@@ -17,7 +17,7 @@
  * run to run. Needs the tensor level after producers are inlined; leaves such tensors as above.
  */
 #include <stdlib.h>
-#include "sched.h"
+#include "few.h"
 
 /* The tile that a block is taken to compute; the depth from which on a sum is cut, for adding the
  * parts takes a launch and a trip through memory; elements of depth that a part has at least;
@@ -258,9 +258,10 @@ split_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	Split *q = ctx;
 	Node *t, *axis, *p, *idx[MAX_RANK + 1], *r = NULL;
 	Contraction c;
+	Few f;
 	int parts, i;
 
-	if (n->code != O_TENSOR || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
+	if (n->code != O_TENSOR || (t = rebuild_node(m, n, in, done))->code != O_TENSOR || few_of(m, t, &f))
 		return NULL;
 	if (!holds_product(q->s.mach, t, NULL))
 		return (r = cut_rows(q, t)) == t ? NULL : r;
