@@ -371,7 +371,8 @@ make_job(Compilation *c, EmitKind kind, const char *prefix)
 	return (Job){.m = c->m, .machine = c->m->machine, .host = c->m->host, .kind = kind,
 		.prefix = prefix, .level = level_of(o), .jobs = o->jobs ? o->jobs : 1,
 		.use_static = o->use_static,
-		.weights_file = o->weights && strcmp(o->weights, "file") == 0,
+		.weights_file = o->weights && strcmp(o->weights, "embed") != 0,
+		.weights_on_demand = o->weights && strcmp(o->weights, "mmap") == 0,
 		.simulate = o->simulate != NULL,
 		.simulate_fast = o->simulate && strcmp(o->simulate, "fast") == 0,
 		.simulate_ptx = o->simulate && strcmp(o->simulate, "ptx") == 0, .backend = o->cuda};

@@ -97,7 +97,7 @@ const Opt options[] = {
 		"what compiles CUDA source (default nvrtc)"},
 	{"symbol-prefix",       0,   OPT_TEXT,    AT(prefix),       "P", COMPILE | KEPT,
 		"prefix of the exported symbols (default: the model file's name)"},
-	{"weights",             0,   OPT_CHOICE,  AT(weights),      "embed|file", COMPILE | KEPT,
+	{"weights",             0,   OPT_CHOICE,  AT(weights),      "embed|file|mmap", COMPILE | KEPT,
 		"in the artefact (default), or in OUT.weights beside it, mapped and shared"},
 	{"static",              0,   OPT_FLAG,    AT(use_static),   NULL, COMPILE | KEPT,
 		"link statically (CPU targets)"},

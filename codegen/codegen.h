@@ -51,6 +51,7 @@ struct Job {
 	const char *manifest;  /* JSON text, or NULL */
 	int level;             /* -O: 0..3 */
 	int jobs;              /* -j: threads of code generation, 0: 1 */
+	bool weights_on_demand; /* a device gets what is used, when it is used first */
 	bool weights_file;     /* in OUT.weights instead of embedded; meta_get sets it beyond 1 GB */
 	bool in_memory;        /* for jit_load, which sets it */
 	bool use_static;       /* --static */

@@ -417,7 +417,8 @@ finish(Lay *l)
 
 	if (l->meta->weights_size > MAX_EMBED && !l->job->in_memory)
 		l->job->weights_file = true;
-	h.flags = plan && plan->is_static ? TCC_META_STATIC : 0;
+	h.flags = (plan && plan->is_static ? TCC_META_STATIC : 0) |
+		(l->job->weights_on_demand ? TCC_META_ON_DEMAND : 0);
 	h.name = str(l, l->m->name);
 	h.prefix = str(l, l->job->prefix ? l->job->prefix : "model");
 	h.manifest = str(l, l->job->manifest);

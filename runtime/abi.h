@@ -356,6 +356,7 @@ typedef struct TccTable {
 
 enum {
 	TCC_META_STATIC = 1,    /* every buffer has a constant size and every arena buffer an offset */
+	TCC_META_ON_DEMAND = 2, /* a device gets weights piece by piece when they are used first */
 };
 
 typedef struct TccMeta {

@@ -178,6 +178,8 @@ int tcc_launch_device(TccContext *ctx, uint32_t kernel, const int64_t *args)
 		return bad_grid(ctx, kernel, args);
 	for (uint32_t i = 0; i < k->nbufs; i++) {
 		const TccSlot *s = &ctx->slots[args[ARGS + i]];
+		if (inst->resident && tcc_ops(ctx)->queue->need(ctx, s->p, s->size))
+			return ctx->err.code;
 		bufs[i] = s->p;
 		sizes[i] = s->size;
 		names[i] = tcc_string(inst->model, inst->buffers[args[ARGS + i]].name);

@@ -133,6 +133,8 @@ int tcc_move(TccContext *ctx, void *dst, bool dst_host, const void *src, bool sr
 	TccDevice *dev = ctx->inst->dev;
 	if (!bytes)
 		return 0;
+	if (!src_host && ctx->inst->resident && dev->ops->queue->need(ctx, src, bytes))
+		return fail(ctx);
 	if (dst_host != src_host && tcc_queue_flush(ctx))
 		return fail(ctx);
 	if (dst_host && src_host)

@@ -183,7 +183,8 @@ static int map_weights(TccInst *inst, const char *path)
 		return bad_weights(inst, path, strerror(failed));
 	inst->mapped = p;
 	inst->mapped_size = st.st_size;
-	madvise(p, st.st_size, MADV_WILLNEED);
+	if (!(inst->meta->flags & TCC_META_ON_DEMAND))
+		madvise(p, st.st_size, MADV_WILLNEED);
 	const TccWeightsHeader *h = p;
 	if (memcmp(h->magic, "TCCWGHT1", 8))
 		return bad_weights(inst, path, "not a weights file");
@@ -373,6 +374,12 @@ static int upload_weights(TccInst *inst)
 	if (!rc)
 		rc = dev->ops->alloc(dev, size, &p, &inst->err);
 	inst->dev_weights = p;
+	if (!rc && inst->meta->flags & TCC_META_ON_DEMAND) {
+		uint64_t n = (size + TCC_PIECE - 1) / TCC_PIECE;
+		pthread_mutex_init(&inst->piece_lock, NULL);
+		inst->resident = calloc(n, 1);
+		return inst->resident ? 0 : tcc_no_memory(&inst->err, n);
+	}
 	if (!rc)
 		rc = dev->ops->stream_new(dev, &stream, &inst->err);
 	if (!rc)
@@ -423,6 +430,9 @@ void tcc_unload(TccInst *inst)
 		dev->ops->close(dev);
 	}
 	free_constants(inst);
+	if (inst->resident)
+		pthread_mutex_destroy(&inst->piece_lock);
+	free(inst->resident);
 	if (inst->mapped)
 		munmap(inst->mapped, inst->mapped_size);
 	free(inst);

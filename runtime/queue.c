@@ -291,6 +291,7 @@ const TccQueueOps tcc_queue_ops = {
 	.close = close_queue,
 	.drop = drop,
 	.send = tcc_stage_send,
+	.need = tcc_stage_need,
 	.launch = launch,
 	.move = move,
 	.flush = flush,

@@ -6,6 +6,7 @@
 #define TCC_RT_H
 
 #include <stdbool.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include "abi.h"
@@ -264,6 +265,7 @@ typedef struct TccQueueOps {
 	int (*move)(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes);
 	int (*flush)(TccContext *ctx);
 	int (*wait)(TccContext *ctx);           /* flushes, then waits for the device */
+	int (*need)(TccContext *ctx, const void *p, uint64_t bytes);    /* weights that are about to be read */
 	int (*receive)(TccContext *ctx);        /* results to the host, and waits */
 } TccQueueOps;
 
@@ -339,6 +341,8 @@ struct TccInst {
 	void **constants;               /* per buffer, then per input's default: host memory or NULL */
 	TccDevice *dev;                 /* NULL: the CPU */
 	uint8_t *dev_weights;
+	uint8_t *resident;              /* per piece of the weights: the device has it; NULL: it has all */
+	pthread_mutex_t piece_lock;
 	TccOptions options;
 	TccErr err;
 };
@@ -511,9 +515,12 @@ static inline int tcc_queue_wait(TccContext *ctx)
 }
 int tcc_issue(TccDevice *dev, void *stream, const TccWork *w, bool follows, TccErr *err);
 
+enum { TCC_PIECE = 1 << 20 };   /* of weights, uploaded at once */
+
 /* stage.c */
 int tcc_stage_new(TccContext *ctx);
 int tcc_stage_send(TccContext *ctx);
+int tcc_stage_need(TccContext *ctx, const void *p, uint64_t bytes);
 int tcc_stage_receive(TccContext *ctx);
 
 /* lanes.c: sets lane, signals, follows and wait of each piece */

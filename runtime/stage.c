@@ -103,3 +103,37 @@ int tcc_stage_receive(TccContext *ctx)
 	}
 	return rc;
 }
+
+static int upload_piece(TccContext *ctx, uint64_t i)
+{
+	TccInst *inst = ctx->inst;
+	uint64_t at = i * TCC_PIECE, left = inst->model->weights_size - at;
+	TccDevice *dev = inst->dev;
+	int rc = dev->ops->upload(dev, ctx->stream, inst->dev_weights + at, inst->weights + at,
+	                          left < TCC_PIECE ? left : TCC_PIECE, &ctx->err);
+	/* other contexts' streams do not wait for this one */
+	if (!rc)
+		rc = dev->ops->sync(dev, ctx->stream, &ctx->err);
+	if (!rc)
+		__atomic_store_n(&inst->resident[i], 1, __ATOMIC_RELEASE);
+	return rc;
+}
+
+int tcc_stage_need(TccContext *ctx, const void *p, uint64_t bytes)
+{
+	TccInst *inst = ctx->inst;
+	uint64_t from = (uint64_t)((const uint8_t *)p - inst->dev_weights), size = inst->model->weights_size;
+	int rc = 0;
+	if (!inst->resident || !bytes || (const uint8_t *)p < inst->dev_weights || from >= size)
+		return 0;
+	uint64_t last = (bytes < size - from ? from + bytes - 1 : size - 1) / TCC_PIECE;
+	for (uint64_t i = from / TCC_PIECE; !rc && i <= last; i++) {
+		if (__atomic_load_n(&inst->resident[i], __ATOMIC_ACQUIRE))
+			continue;
+		pthread_mutex_lock(&inst->piece_lock);
+		if (!inst->resident[i])
+			rc = upload_piece(ctx, i);
+		pthread_mutex_unlock(&inst->piece_lock);
+	}
+	return rc;
+}

@@ -58,3 +58,8 @@ expect 0 'copied for routines of the host: str_parts, str_split$' \
 "$tcc" compile "$digits" --target sm_80 -o "$t/x" >"$t/out" 2>&1
 grep -q host "$t/out" && fail "$(cat "$t/out")"
 expect 0 '"host_waits": *1' "$tcc" compile $node/test_nonzero_example/model.onnx --target sm_80 --json -o "$t/x"
+
+# weights of a file, uploaded when they are used
+"$tcc" compile "$digits" --target sm_80 --weights mmap -o "$t/lazy" >"$t/out" 2>&1 || fail "$(cat "$t/out")"
+LD_LIBRARY_PATH=$t/idle_cuda expect 0 median_ms "$t/lazy" --bench --iters 4
+logged "$gone"

@@ -110,6 +110,9 @@ static void build_meta(Blob *b)
 	m.weights_file = put_string(b, "hand.weights");
 	m.target = put_string(b, "test");
 	m.weights_id = 77;
+#ifdef ON_DEMAND
+	m.flags = TCC_META_ON_DEMAND;
+#endif
 	TccDim dims[] = {
 		{-1, 0, 1 << 20, put_string(b, "N"), 0}, {4, 0, 0, 0, 0}, {-1, 0, 0, put_string(b, "M"), 0},
 	};

@@ -127,6 +127,9 @@ object "$t/planted.so" -DPLANT_BUG
 for k in good planted; do
 	build $k -DIMAGE_KIND=TCC_IMAGE_SIM "-DIMAGE=\"$t/$k.so\"" -Wl,-u,tcc_device_sim -rdynamic -ldl
 done
+# weights that are not there yet would be read undefined
+build lazy -DON_DEMAND -DIMAGE_KIND=TCC_IMAGE_SIM "-DIMAGE=\"$t/good.so\"" -Wl,-u,tcc_device_sim -rdynamic -ldl
+expect 0 't: float32\[2\]: 10 110' "$t/lazy" --input x="$t/x.txt" --input "i=$t/i.txt"
 expect 0 't: float32\[2\]: 10 110' "$t/good" --input x="$t/x.txt" --input "i=$t/i.txt"
 expect 6 "node 'pick' (Gather)" "$t/good" --input x="$t/x.txt" --input "i=$t/bad.txt"
 expect 0 h2d_ms "$t/good" --bench --iters 5
