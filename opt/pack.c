@@ -2,7 +2,7 @@
  * pack: what products read by columns again and again, and is no constant, is copied once into
  * panels (layout.c packs constants when they are compiled). A row of such an operand lies a page or
  * more from the next, so a panel's columns would take a page and a set of the caches for each step
- * of the sum; or its columns do not lie along the lanes at all.
+ * of the sum; or its columns do not lie along the lanes at all; or a matrix unit takes the product (unit.c).
  *
  * Needs the tensor level with its kernels; leaves a tensor `with {order, block}` that copies the
  * operand, and the product reading it. Not on a GPU, whose kernels stage tiles in shared memory.
@@ -52,6 +52,8 @@ pays(Sched *s, const Node *t, const Contraction *c)
 	if (definition((Node *)b)->code == O_CONST || dtypes[dtype_of(b)].bits < 8
 	 || attr_find(b->attrs, "order"))
 		return false;
+	if (c->unit)                             /* takes nothing but panels */
+		return rows >= MIN_ROWS;
 	if (!along)                              /* what a kernel computes can lie along the lanes */
 		return rows >= MIN_ROWS && b->code != O_TENSOR;
 	for (i = 0; i < c->nred; i++)
@@ -123,6 +125,7 @@ pass_pack(Module *m)
 	Panel *p;
 	int i;
 
+	s.packing = true;
 	home_regions(m, &s.home);
 	groups = groups_of(&s);
 	for (i = 0; i < groups.n && !s.gpu && m->diag->errors == 0; i++)

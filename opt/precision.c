@@ -13,9 +13,8 @@
  * the weights: those that fewer rows share than the machine multiplies while it waits for one. The
  * other operand is not rounded; all other products stay as they are, and the ledger says so.
  *
- * A CPU with a matrix unit of T (Intel AMX) has operands rounded like a GPU's, for products of constant weights with
- * rows and depth enough to fill its tiles (unit.c); the others, those of two computed operands among them, fare
- * as without.
+ * A CPU with a matrix unit of T (Intel AMX) has operands rounded like a GPU's, for products with rows and
+ * depth enough to fill its tiles (unit.c); the others, those of attention among them, fare as without.
  *
  * Class approx: listed in the precision ledger. Each operand is off by half a unit in its last
  * place; the error told is that of a sum whose terms do not cancel.
@@ -42,7 +41,7 @@ static const struct { DType type; int bits; } kinds[] = {
 enum { NO_UNIT, COMPUTED, SMALL, N_REASONS };
 static const char *const reasons[N_REASONS] = {
 	[NO_UNIT] = "memory does not bound them, and vectors of this CPU multiply floats as fast",
-	[COMPUTED] = "both their factors are computed",
+	[COMPUTED] = "both their factors are computed, and multiplied in many parts",
 	[SMALL] = "they have too few rows or too short sums for the matrix unit's tiles",
 };
 
@@ -216,31 +215,35 @@ moves_alike(Module *m, const Node *mul, Node *axis)
 	return true;
 }
 
-/* Is the sum over an axis along which both factors have words to fill a unit's tiles, for rows enough? */
+/* Is the sum over an axis along which both factors have words to fill a unit's tiles, for rows enough? Not where
+ * both have an axis of the result as well, which makes many products of two computed factors (attention). */
 static bool
 fills_tiles(Lowering *l, Node *red, const Mma *x)
 {
-	Node *mul = red->in[red->nin - 1], *w;
-	double rows = 1;
-	int64_t dims[MAX_RANK], size, depth = 0;
-	int i;
+	Node *mul = red->in[red->nin - 1], *axis;
+	double rows[2] = {1, 1};                 /* that share a column of the factor, if that is the one in panels */
+	int64_t size, depth = 0;
+	int i, k;
+	bool closed = false, apart = true, in[2];
 
-	l->reason = COMPUTED;
-	w = mul->in[!wide_constants(mul->in[0]->in[0], MAX_STEPS)];
-	if (!wide_constants(w->in[0], MAX_STEPS) || !const_dims(w->in[0], dims))
-		return false;
 	for (i = 0; i + 1 < red->nin; i++)       /* dot4.c takes the longest */
 		if (is_int(red->in[i]->in[0], &size) && size > depth && moves_alike(l->m, mul, red->in[i]))
 			depth = size;
 	for (i = 0; i + 1 < l->tensor->nin; i++) {
-		if (!contains(w, l->tensor->in[i]))
-			rows *= (double)likely_extent(l->m, l->tensor->in[i]->in[0]);
-		else if (contains(mul->in[w == mul->in[0]], l->tensor->in[i])
-		 && !is_intv(l->tensor->in[i]->in[0], 1))
-			return false;                    /* both have it: a product of its own for each */
+		axis = l->tensor->in[i];
+		for (k = 0; k < 2; k++)
+			if (!(in[k] = contains(mul->in[k], axis)))
+				rows[k] *= (double)likely_extent(l->m, axis->in[0]);
+		apart &= !in[0] || !in[1] || is_intv(axis->in[0], 1);
 	}
-	l->reason = SMALL;
-	return depth > 0 && unit_pays(l->m->machine, x, rows, (depth * dtypes[x->type].bits + 31) / 32);
+	for (k = 0; k < 2 && !closed; k++)
+		if (wide_constants(mul->in[k]->in[0], MAX_STEPS)) {
+			closed = true;
+			rows[!k] = rows[k];
+		}
+	l->reason = closed || apart ? SMALL : COMPUTED;
+	return depth > 0 && apart && unit_pays(l->m->machine, x, fmin(rows[0], rows[1]),
+		(depth * dtypes[x->type].bits + 31) / 32);
 }
 
 /* Is the factor the same for all of the tensor: one row, which meets weights? */

@@ -54,6 +54,7 @@ typedef struct Sched {
 	int nkernels;
 	int64_t constants;     /* bytes of the model's; 0: not counted yet */
 	bool gpu;
+	bool packing;          /* what products read by columns may still be copied into panels */
 	Node **shape;   /* per output: the tensor whose type it has, where it was packed; or NULL */
 } Sched;
 

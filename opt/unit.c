@@ -55,7 +55,7 @@ is_plain(const Node *read, const Node *axis)
 
 /* Are b's columns in panels, or will they be, with the words of the last axis one after the other? */
 static bool
-in_panels(const Contraction *c, int block)
+in_panels(const Sched *s, const Contraction *c, int block)
 {
 	const Node *b = c->b->in[0];
 	int order[MAX_RANK];
@@ -63,7 +63,7 @@ in_panels(const Contraction *c, int block)
 	if (!panel_order(c, order))
 		return false;
 	return block ? block % TILE_WORDS == 0
-		: definition((Node *)b)->code == O_CONST && !attr_find(b->attrs, "order");
+		: (definition((Node *)b)->code == O_CONST || s->packing) && !attr_find(b->attrs, "order");
 }
 
 /* Cycles of a step over all rows and columns. */
@@ -128,7 +128,7 @@ pick_unit(Sched *s, Contraction *c, const Tiling *p, double rows)
 	int64_t words;
 
 	if (!x || !last || c->ea->code != O_READ || c->eb->code != O_READ || !is_int(last->in[0], &words) || words < 1
-	 || !is_plain(c->a, last) || !in_panels(c, p->block))
+	 || !is_plain(c->a, last) || !in_panels(s, c, p->block))
 		return false;
 	c->ks = parts(words, parts(words, TILE_WORDS));
 	if (!unit_pays(s->mach, x, fmin(p->m > 0 ? (double)p->m : TILE_ROWS, rows), words))

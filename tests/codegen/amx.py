@@ -106,6 +106,17 @@ def products_of_halves():
                     {"a": exact(*shape)}, {"w": exact(out, shape[1], kernel, kernel)})
 
 
+def products_of_inputs():
+    """Both factors are packed as the program runs."""
+    for m, k, n in ((64, 96, 80), (33, 41, 50)):
+        same_as_f32([helper.make_node("MatMul", ["a", "w"], ["y"])], {"a": exact(m, k), "w": exact(k, n)}, {})
+        a, w = bytes_of(np.uint8, m, k), bytes_of(np.int8, k, n)
+        model([helper.make_node("MatMulInteger", ["a", "w"], ["y"])], {"a": (a, [m, k]), "w": (w, [k, n])}, {}, np.int32)
+        compiled("p", "--target", "sapphirerapids")
+        y, n_of = result("p", {"a": a, "w": w})
+        assert (y == a.astype(np.int32) @ w.astype(np.int32)).all() and (n_of["tdpbusd"] > 0 or not counted), n_of
+
+
 def convolutions_of_bytes():
     for shape, out, kernel, stride in (((1, 36, 9, 13), 40, 3, 1), ((2, 50, 14, 14), 33, 3, 2)):
         w, x = bytes_of(np.int8, out, shape[1], kernel, kernel), bytes_of(np.uint8, *shape)
@@ -135,7 +146,7 @@ def what_is_told():
           {"w": exact(64, 64)}, np.float32)
     command = [tcc, "compile", "--target", "sapphirerapids", "--precision", "bf16", "--emit", "ir", "--stage", "loop"]
     r = subprocess.run([*command, f"{folder}/m.onnx", "-o", f"{folder}/m.ir"], capture_output=True, text=True, check=True)
-    assert "both their factors are computed" in r.stderr, r.stderr
+    assert "both their factors are computed, and" in r.stderr, r.stderr
     text = open(f"{folder}/m.ir").read()
     assert text.count('ledger "operands_bf16" "approx" 0.0078125') == text.count('ledger "stays_f32"') == 1, text
     subprocess.run([*command[:2], f"{folder}/m.ir", *command[6:], "-o", f"{folder}/n.ir"], check=True)
@@ -171,6 +182,7 @@ if needs_what_is_not_here():
     sys.exit(77)
 products_of_bytes()
 products_of_halves()
+products_of_inputs()
 convolutions_of_bytes()
 rows_that_are_not_known()
 what_is_told()
