@@ -1,8 +1,8 @@
 /*
- * Tiles of a CPU's matrix unit (Intel AMX). A kernel's tiles are the unit's registers in the order of their
- * allocs; their shapes are loaded once when the kernel begins, which clears them, and given back when it
- * ends, so that no switch of threads saves them in between. The instructions name registers, so the back end
- * allocates nothing and keeps their order.
+ * Tiles of a CPU's matrix unit (Intel AMX). A kernel's tiles are the unit's registers in the order
+ * of their allocs; their shapes are loaded once when the kernel begins, which clears them, and
+ * given back when it ends, so that no switch of threads saves them in between. The instructions
+ * name registers, so the back end allocates nothing and keeps their order.
  */
 #include "llvm.h"
 #include "ir/machine.h"

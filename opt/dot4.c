@@ -14,6 +14,9 @@
  * that it is exact. Bytes that are flipped are computed so; who reads them otherwise flips them
  * back.
  *
+ * Products of bf16 in f32, where --precision rounds operands and a CPU has a matrix unit that takes
+ * them (unit.c), go in pairs: words of two, dot2.
+ *
  * Needs the tensor level, before producers are inlined; leaves such sums as above.
  */
 #include <stdlib.h>
@@ -84,7 +87,8 @@ factor_of(Module *m, Node *e, Node *axis, Factor *f)
 	Node *coef, *extent = axis->in[0], *read;
 	int k, n = 0, per;
 
-	if ((!byte_of(e, &f->byte) && !half_of(e, &f->byte)) || (f->byte.shift && contains(f->byte.shift, axis)))
+	if ((!byte_of(e, &f->byte) && !half_of(e, &f->byte))
+	 || (f->byte.shift && contains(f->byte.shift, axis)))
 		return false;
 	read = f->byte.read;
 	per = word_elements(read->in[0]);
@@ -106,7 +110,8 @@ factor_of(Module *m, Node *e, Node *axis, Factor *f)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* The word at the axes' values: bytes 4a .. 4a+3, or halves 2a and 2a+1, along the dimension with axis a. */
+/* The word at the axes' values: bytes 4a .. 4a+3, or halves 2a and 2a+1, along the dimension with
+ * axis a. */
 static Node *
 word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill)
 {

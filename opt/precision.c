@@ -190,7 +190,8 @@ lowered_weights(Module *m, Node *red, void *ctx)
 			return x_reduce(m, COMB_SUM, red->nin - 1, red->in,
 				x_mul(m, lowered_factor(l, mul->in[i]), mul->in[!i]));
 		}
-	if (mul->in[0]->code == O_READ && mul->in[1]->code == O_READ && contraction_reuse(m->machine, l->tensor, red)) {
+	if (mul->in[0]->code == O_READ && mul->in[1]->code == O_READ
+	 && contraction_reuse(m->machine, l->tensor, red)) {
 		l->kept++;
 		vec_push(m, &l->stay[l->reason], (void *)l->loc);
 	}
@@ -215,13 +216,14 @@ moves_alike(Module *m, const Node *mul, Node *axis)
 	return true;
 }
 
-/* Is the sum over an axis along which both factors have words to fill a unit's tiles, for rows enough? Not where
- * both have an axis of the result as well, which makes many products of two computed factors (attention). */
+/* Is the sum over an axis along which both factors have words to fill a unit's tiles, for rows
+ * enough? Not where both have an axis of the result as well (attention): many products, of which each
+ * would pack its own factor. */
 static bool
 fills_tiles(Lowering *l, Node *red, const Mma *x)
 {
 	Node *mul = red->in[red->nin - 1], *axis;
-	double rows[2] = {1, 1};                 /* that share a column of the factor, if that is the one in panels */
+	double rows[2] = {1, 1};                 /* that share a column of the factor */
 	int64_t size, depth = 0;
 	int i, k;
 	bool closed = false, apart = true, in[2];

@@ -1,22 +1,22 @@
 /*
- * Sums of products on a CPU's matrix unit (Intel AMX): tiles of 16 rows of 64 bytes, eight of them, and
- * instructions that add the product of two to a third.
+ * Sums of products on a CPU's matrix unit (Intel AMX): tiles of 16 rows of 64 bytes, eight of
+ * them, and instructions that add the product of two to a third.
  *
- * The factors are read in words of four bytes along the sum (dot4.c): a's words side by side, b's in panels of
- * columns. That is how the unit wants them, so that a row of a tile of A is 64 bytes of a, and a row of one of B
- * is a word of each of 16 columns of a panel. A contraction's tile is mt x nt accumulators; per step of up to
- * 16 words mt tiles of A and nt of B are loaded for mt nt products. 2 x 2 loads one tile a product, the least
- * that eight tiles allow; few rows take 1 x 4. Accumulators go to the kernel's scratch memory, where what follows
- * the sum finds them (tile.c).
+ * The factors are read in words of four bytes along the sum (dot4.c): a's words side by side, b's
+ * in panels of columns. That is how the unit wants them, so that a row of a tile of A is 64 bytes
+ * of a, and a row of one of B is a word of each of 16 columns of a panel. A contraction's tile is
+ * mt x nt accumulators; per step of up to 16 words mt tiles of A and nt of B are loaded for mt nt
+ * products. 2 x 2 loads one tile a product, the least that eight tiles allow; few rows take 1 x 4.
+ * Accumulators go to the kernel's scratch memory, where what follows the sum finds them (tile.c).
  *
- * Ends: rows in equal parts, the last of them moved back; columns in panels padded with zeros; the last
- * axis of the sum in equal steps where it divides, else the last step is moved back as well, and the words
- * that the step before it had are zeros in A. Rows of A that are not evenly spaced (or are repeated past the
- * end), and those of a last step, are copied to scratch memory first: the unit is busy for 16 cycles a product
- * meanwhile.
+ * Ends: rows in equal parts, the last of them moved back; columns in panels padded with zeros; the
+ * last axis of the sum in equal steps where it divides, else the last step is moved back as well,
+ * and the words that the step before it had are zeros in A. Rows of A that are not evenly spaced
+ * (or are repeated past the end), and those of a last step, are copied to scratch memory first:
+ * the unit is busy for 16 cycles a product meanwhile.
  *
- * Which of the unit and vectors is faster is decided by products a cycle: few rows or words leave the unit's
- * tiles empty, and bound by memory both wait for it.
+ * Which of the unit and vectors is faster is decided by products a cycle: few rows or words leave
+ * the unit's tiles empty, and bound by memory both wait for it.
  */
 #include <math.h>
 #include "sched.h"
@@ -115,9 +115,11 @@ words_of_vectors(const Machine *mach)
 bool
 unit_pays(const Machine *mach, const Mma *x, double rows, int64_t words)
 {
-	double vectors = words_of_vectors(mach) / (x->acc == DT_F32 ? 2 : 1);   /* of halves an operation each */
+	/* halves take an operation each */
+	double vectors = words_of_vectors(mach) / (x->acc == DT_F32 ? 2 : 1);
+	int step = parts(words, parts(words, TILE_WORDS));
 
-	return fmin(rows, TILE_ROWS) * parts(words, parts(words, TILE_WORDS)) * TILE_WORDS / x->cycles >= 2 * vectors;
+	return fmin(rows, TILE_ROWS) * step * TILE_WORDS / x->cycles >= 2 * vectors;
 }
 
 bool
@@ -127,8 +129,8 @@ pick_unit(Sched *s, Contraction *c, const Tiling *p, double rows)
 	const Node *last = c->nred ? c->red[c->nred - 1] : NULL;
 	int64_t words;
 
-	if (!x || !last || c->ea->code != O_READ || c->eb->code != O_READ || !is_int(last->in[0], &words) || words < 1
-	 || !is_plain(c->a, last) || !in_panels(s, c, p->block))
+	if (!x || !last || c->ea->code != O_READ || c->eb->code != O_READ
+	 || !is_int(last->in[0], &words) || words < 1 || !is_plain(c->a, last) || !in_panels(s, c, p->block))
 		return false;
 	c->ks = parts(words, parts(words, TILE_WORDS));
 	if (!unit_pays(s->mach, x, fmin(p->m > 0 ? (double)p->m : TILE_ROWS, rows), words))
@@ -169,8 +171,8 @@ unit_begin(Tile *t, Region *r)
 	t->rows_copy = kb_scratch(t->kb, r, "rows", DT_I32, 2, (int64_t[]){c->rt, TILE_WORDS});
 }
 
-/* A step of the sum: its last axis from k on; the words before `from` are the step before's. ea, eb: the
- * factors over rows, columns and the last axis alone. */
+/* A step of the sum: its last axis from k on; the words before `from` are the step before's. ea, eb:
+ * the factors over rows, columns and the last axis alone. */
 typedef struct Step { Node *ea, *eb, *axis, *k, *from; Node *stride; } Step;
 
 static Node *
@@ -283,7 +285,8 @@ static void
 steps(Tile *t, Region *r, Step s, Node *b_stride)
 {
 	Module *m = t->kb->m;
-	int64_t words = const_or(s.axis->in[0], 0), n = parts(words, t->c->ks), full = words % t->c->ks ? n - 1 : n;
+	int64_t words = const_or(s.axis->in[0], 0), n = parts(words, t->c->ks),
+		full = words % t->c->ks ? n - 1 : n;
 	Node *i = x_axis(m, x_idx(m, full));
 	Region *in = region_new(m, NULL);
 

@@ -1,17 +1,20 @@
 /*
- * Intel AMX where the CPU has none: preloaded (LD_PRELOAD), or included by a test. Each tile instruction
- * raises SIGILL; the handler decodes it where it stopped, executes it on tiles held for the thread, and
- * steps over it. CPUID is made to fault (ARCH_SET_CPUID) and answers that the CPU has AMX; arch_prctl's
- * answers about permission are given here too. So machine code made for sapphirerapids runs as it is.
+ * Intel AMX where the CPU has none: preloaded (LD_PRELOAD), or included by a test. Each tile
+ * instruction raises SIGILL; the handler decodes it where it stopped, executes it on tiles held
+ * for the thread, and steps over it. CPUID is made to fault (ARCH_SET_CPUID) and answers that the
+ * CPU has AMX; arch_prctl's answers about permission are given here too. So machine code made for
+ * sapphirerapids runs as it is.
  *
- * Facts: Intel SDM volume 2, the instructions' pages and "Intel AMX Instruction Exception Classes";
- * volume 1, "Programming with Intel AMX". What the hardware refuses is refused here, with the signal that
- * it raises: #UD as SIGILL, #GP as SIGSEGV. TDPBF16PS sums products of even and of odd elements apart,
- * each in fused multiply-adds from 0 on, then adds the two, then that to the accumulator; round to nearest
- * even, subnormal operands and results are zeros, MXCSR does not matter.
+ * Facts: Intel SDM volume 2, the instructions' pages and "Intel AMX Instruction Exception
+ * Classes"; volume 1, "Programming with Intel AMX". What the hardware refuses is refused here,
+ * with the signal that it raises: #UD as SIGILL, #GP as SIGSEGV. TDPBF16PS sums products of even
+ * and of odd elements apart, each in fused multiply-adds from 0 on, then adds the two, then that
+ * to the accumulator; round to nearest even, subnormal operands and results are zeros, MXCSR does
+ * not matter.
  *
- * In the environment: AMX_EMU_COUNTS=FILE counts what all processes execute, a 64-bit number for each
- * instruction in the order of the enum below. AMX_EMU_REFUSE=1 refuses the permission to use tiles. Linux on x86-64 only.
+ * In the environment: AMX_EMU_COUNTS=FILE counts what all processes execute, a 64-bit number for
+ * each instruction in the order of the enum below. AMX_EMU_REFUSE=1 refuses the permission to use
+ * tiles. Linux on x86-64 only.
  */
 #define _GNU_SOURCE
 #include <cpuid.h>
