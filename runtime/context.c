@@ -188,8 +188,7 @@ void tcc_context_free(TccContext *ctx)
 	tcc_planner_free(ctx->planner);
 	void *all[] = {ctx->slots, ctx->sizes, ctx->const_sizes, ctx->block_of, ctx->block_sizes,
 	               ctx->bound, ctx->in_copy, ctx->out, ctx->lists, ctx->errors, ctx->profile,
-	               ctx->events,
-	               ctx->scratch};
+	               ctx->events, ctx->scratch, ctx->chunks};
 	for (size_t i = 0; i < TCC_COUNT(all); i++)
 		free(all[i]);
 	free(ctx);
@@ -265,7 +264,9 @@ static int run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs)
 		rc = ctx->inst->dev ? tcc_ops(ctx)->queue->send(ctx) : 0;
 	if (!rc)
 		rc = sync_for_times(ctx);
-	uint64_t bound = tcc_now();
+	/* on the host nothing is moved, and a clock is dear beside a small model */
+	bool dev = ctx->inst->dev;
+	uint64_t bound = dev ? tcc_now() : start;
 	ctx->run.status = rc;
 	if (!rc)
 		rc = ctx->inst->model->plan(&ctx->run);
@@ -276,8 +277,7 @@ static int run(TccContext *ctx, const TccValue *inputs, uint64_t ninputs)
 		rc = ctx->inst->dev ? tcc_ops(ctx)->queue->receive(ctx) : 0;
 	if (!rc)
 		rc = check_errors(ctx);
-	/* on the host nothing is fetched, and a clock is dear beside a small model */
-	ctx->times = (TccTimes){bound - start, done - bound, ctx->inst->dev ? tcc_now() - done : 0};
+	ctx->times = (TccTimes){bound - start, done - bound, dev ? tcc_now() - done : 0};
 	return rc;
 }
 

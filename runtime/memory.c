@@ -96,7 +96,7 @@ void *tcc_run_alloc(TccContext *ctx, uint64_t bytes, bool host)
 		c->used += need;
 		return c->data + c->used - need;
 	}
-	uint64_t size = !host ? 0 : need < 4096 ? 4096 : need;
+	uint64_t size = !host ? 0 : need < TCC_CHUNK ? TCC_CHUNK : need;
 	c = bytes > INT64_MAX / 2 ? NULL : tcc_alloc(sizeof *c + size);
 	if (!c) {
 		tcc_no_memory(&ctx->err, bytes);
@@ -115,13 +115,22 @@ void *tcc_run_alloc(TccContext *ctx, uint64_t bytes, bool host)
 
 void tcc_free_run(TccContext *ctx)
 {
+	TccChunk *kept = NULL;
 	while (ctx->chunks) {
 		TccChunk *c = ctx->chunks;
 		ctx->chunks = c->next;
 		if (c->dev)
 			tcc_block_free(ctx, c->dev, false);
-		free(c);
+		if (kept || c->size != TCC_CHUNK) {
+			free(c);
+			continue;
+		}
+		memset(c->data, 0, c->used);
+		c->used = 0;
+		c->next = NULL;
+		kept = c;
 	}
+	ctx->chunks = kept;
 	for (uint32_t i = 0; i < ctx->nlists; i++)
 		tcc_block_free(ctx, ctx->lists[i].p, !ctx->inst->dev);
 	ctx->nlists = 0;

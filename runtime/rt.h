@@ -363,6 +363,7 @@ typedef struct TccBlock {
 } TccBlock;
 
 /* Memory that lives until the next run starts. */
+enum { TCC_CHUNK = 4096 };     /* the least; one is kept between runs */
 typedef struct TccChunk TccChunk;
 struct TccChunk {
 	TccChunk *next;
