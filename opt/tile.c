@@ -263,7 +263,7 @@ follows_tile(Tile *t, Node *read)
 
 /*
  * The places that the finished tile is put to, and what it meets there, are asked for before the
- * sums begin: another core may have them.
+ * sums begin: another core may have them. Not where weights stream: memory has enough to bring.
  */
 static void
 fetch_result(Tile *t, Region *r)
@@ -274,7 +274,7 @@ fetch_result(Tile *t, Region *r)
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL);
 	int d, k, n;
 
-	if (!t->turns || !t->m || t->rows != t->c->mr || map_get(&t->kb->local, t->t)
+	if (!t->turns || t->c->streams || !t->m || t->rows != t->c->mr || map_get(&t->kb->local, t->t)
 	 || !is_place(rank_of(t->t), t->idx))
 		return;
 	for (d = 0; d < rank_of(t->t); d++)
