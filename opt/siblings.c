@@ -4,6 +4,8 @@
  * several, with more columns to fill a device. Needs the tensor level with constants folded; leaves
  * one tensor for all, which the siblings' readers read at an offset.
  *
+ * First, tensors that say the same become one, so that siblings have one operand.
+ *
  * Siblings are alike but for constants that their last axis indexes directly; they may have
  * different numbers of columns. Done for GPUs, where a launch costs as much as a small product.
  */
@@ -11,7 +13,7 @@
 #include <string.h>
 #include "few.h"
 
-enum { MOST = 16, CONSTS = 8 };
+enum { MOST = 16, CONSTS = 8, NEAR = 64 };   /* NEAR: tensors back that a twin is sought */
 
 typedef struct Family {
 	int n, nconsts;
@@ -293,15 +295,76 @@ merged_read(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	return x_read(m, f->merged, idx);
 }
 
+/* ---- twins ----------------------------------------------------------------------------------- */
+
+/* The same but for the names of axes? seen: of x's -> of y's. */
+static bool
+same_but_axes(Map *seen, Node *x, Node *y)
+{
+	Node *had = map_get(seen, x);
+	int i;
+
+	if (had)
+		return had == y;
+	if (x->code != y->code || x->nin != y->nin || x->type != y->type)
+		return false;
+	if (x->code == O_NUM || x->code == O_SYM || x->code == O_CARRY || x->type->kind != T_SCALAR)
+		return x == y;
+	if (x->code != O_AXIS && x->n != y->n)
+		return false;
+	map_put(seen, x, y);
+	for (i = 0; i < x->nin; i++)
+		if (!same_but_axes(seen, x->in[i], y->in[i]))
+			return false;
+	return true;
+}
+
+static bool
+are_twins(Node *x, Node *y)
+{
+	Map seen = {0};
+	int i;
+	bool ok = x->type == y->type && x->nin == y->nin && x->in[x->nin - 1]->size == y->in[y->nin - 1]->size;
+
+	for (i = 0; ok && i < x->nin; i++)
+		ok = same_but_axes(&seen, x->in[i], y->in[i]);
+	map_free(&seen);
+	return ok;
+}
+
+/* A tensor of few operations that an earlier one already is: several products round their common operand
+ * each for itself. */
+static Node *
+earlier_twin(Module *m, Node *n, Node **in, Map *done, void *ctx)
+{
+	Vec *all = ctx;
+	Node *t;
+	int i;
+
+	if (n->code != O_TENSOR || n->attrs || (t = rebuild_node(m, n, in, done))->code != O_TENSOR)
+		return NULL;
+	t->loc = n->loc;
+	for (i = all->n; i-- > 0 && i >= all->n - NEAR;)
+		if (are_twins(all->at[i], t)) {
+			t = all->at[i];
+			t->loc = loc_union(m, t->loc, n->loc);
+			return t;
+		}
+	vec_push(m, all, t);
+	return t;
+}
+
 bool
 pass_siblings(Module *m)
 {
 	Siblings s = {.m = m};
+	Vec all = {0};
 	Node **list;
 	int n;
 
 	if (!machine_gpu(m->machine))
 		return true;
+	rewrite_module(m, false, earlier_twin, &all);
 	list = topo(m->main->results, m->main->nresults, false, &n);
 	note_users(&s, list, n);
 	find_families(&s, list, n);
