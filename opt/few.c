@@ -197,8 +197,8 @@ few_prologue(Module *m, Node *t)
 	Node **list;
 	Few f;
 	int i, k, n;
-	bool ok = t->code == O_TENSOR && !few_of(m, t, &f) && !attr_find(t->attrs, "halo") && count_of(t) <= FEW_PROLOGUE
-		&& few_bytes(t) <= FEW_PROLOGUE
+	bool ok = t->code == O_TENSOR && !few_of(m, t, &f) && !attr_find(t->attrs, "halo")
+		&& count_of(t) <= FEW_PROLOGUE && few_bytes(t) <= FEW_PROLOGUE
 		&& element_cost(t->in[t->nin - 1]) * (double)count_of(t) <= MAX_WORK;
 
 	if (!ok)
@@ -262,7 +262,8 @@ few_group(Module *m, const Group *g)
 			for (k = i + 1; k < g->n; k++)
 				if (!reads_own(g->members[k], g->members[i]))
 					return false;
-		} else if (!few_prologue(m, g->members[i]) || (bytes += few_bytes(g->members[i])) > FEW_PROLOGUE)
+		} else if (!few_prologue(m, g->members[i])
+		 || (bytes += few_bytes(g->members[i])) > FEW_PROLOGUE)
 			return false;
 	}
 	return true;
@@ -270,7 +271,7 @@ few_group(Module *m, const Group *g)
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Dimensions of the product's weights: of the column first, those of the depth last, in its order. */
+/* Dimensions of the product's weights: the column's first, the depth's last, in its order. */
 static void
 order_of(const FewProduct *p, int *order)
 {

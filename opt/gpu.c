@@ -210,7 +210,8 @@ map_gpu(Sched *s, Group *g)
 		: arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes[0]));
 }
 
-/* Are there too few elements for a thread each to fill the device, with long sums that threads could share? */
+/* Are there too few elements for a thread each to fill the device, with long sums that threads
+ * could share? */
 static bool
 long_sums(const Sched *s, const Node *t)
 {

@@ -208,7 +208,8 @@ emit_before(Kern *q, Node *t)
 	Module *m = q->m;
 	int64_t count = size_of_axes(rank_of(t), t->in);
 	int width = width_for(q, t, count), apart = q->threads / width;
-	Node *places = x_idx(m, few_padded(count)), *step = x_axis(m, x_idx(m, (count + apart - 1) / apart)),
+	Node *places = x_idx(m, few_padded(count)),
+		*step = x_axis(m, x_idx(m, (count + apart - 1) / apart)),
 		*e, *lane = x_idx(m, 0), *inside, *owns;
 	Region *in = region_new(m, NULL);
 	Before *b = &q->before[q->nbefore];
@@ -222,7 +223,8 @@ emit_before(Kern *q, Node *t)
 	owns = x_and(m, inside, x_eq(m, lane, x_idx(m, 0)));
 	emit_element(q, in, b, width > 1 ? l_let(m, in, x_min(m, e, x_idx(m, count - 1))) : e, width, lane,
 		owns);
-	l_for(m, q->f.thread, width == 1 ? few_steps((count + apart - 1) / apart) : F_SERIAL, step, in);
+	l_for(m, q->f.thread, width == 1 ? few_steps((count + apart - 1) / apart) : F_SERIAL, step,
+		in);
 	l_barrier(m, q->f.thread);
 	q->nbefore++;
 }
@@ -273,7 +275,8 @@ fits(Kern *q, Walk *w, int bytes)
 
 	w->run = n * w->p->each;
 	w->words = bytes / WORD;
-	if (w->run > MAX_RUN || w->p->depth % w->run || (q->out.rows > 1 && w->run * q->out.rows > MAX_ROWS_HELD))
+	if (w->run > MAX_RUN || w->p->depth % w->run
+	 || (q->out.rows > 1 && w->run * q->out.rows > MAX_ROWS_HELD))
 		return false;
 	w->loads = w->p->depth / w->run;
 	v = x_axis(m, x_idx(m, n)), k = x_axis(m, x_idx(m, w->loads));
@@ -375,13 +378,15 @@ static Node *
 bits_of(Kern *q, const Walk *w, const Node *e, Node *slot, Node *v)
 {
 	Module *m = q->m;
-	Node *per = x_idx(m, WORD_BITS / w->bits), *i = x_fdiv(m, v, x_idx(m, w->p->each)), *word, *shift;
+	Node *per = x_idx(m, WORD_BITS / w->bits), *i = x_fdiv(m, v, x_idx(m, w->p->each)), *word,
+		*shift;
 	Byte b;
 
 	if (!byte_of((Node *)e, &b) || b.read != w->p->b || !b.shift || w->bits != 8)
 		return NULL;
 	word = l_load(m, w->raw, 2, (Node *[]){slot, x_fdiv(m, i, per)});
-	shift = x_add(m, x_cast(m, DT_U32, x_muli(m, x_mod(m, i, per), w->bits)), x_cast(m, DT_U32, b.shift));
+	shift = x_add(m, x_cast(m, DT_U32, x_muli(m, x_mod(m, i, per), w->bits)),
+		x_cast(m, DT_U32, b.shift));
 	return x_cast(m, DT_I32, x_and(m, x2(m, O_SHR, word, shift), x_int(m, DT_U32, b.mask)));
 }
 
@@ -414,8 +419,8 @@ static void
 multiply_load(Kern *q, const Walk *w, Region *r, Node *c, Node *slot, Node *k)
 {
 	Module *m = q->m;
-	Node *v = x_axis(m, x_idx(m, w->run)), *row = x_axis(m, x_idx(m, q->out.rows)), *y, *x, *e, *at[2],
-		*from;
+	Node *v = x_axis(m, x_idx(m, w->run)), *row = x_axis(m, x_idx(m, q->out.rows)), *y, *x, *e,
+		*at[2], *from;
 	Region *rv = region_new(m, NULL), *rr = region_new(m, NULL);
 
 	y = kb_emit(q->kb, rv, weights_at(q, w, r, c, slot, k, v));
@@ -640,7 +645,8 @@ emit_products(Kern *q)
 	l_barrier(m, q->f.thread);
 }
 
-/* Does the factor read memory, in pieces that threads beside each other read apart, or again and again? */
+/* Does the factor read memory, in pieces that threads beside each other read apart, or again and
+ * again? */
 static bool
 wants_staging(Kern *q, const FewProduct *p)
 {
