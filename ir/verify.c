@@ -740,6 +740,9 @@ static void check_kernel(V *v, Kernel *k)
 	}
 	for (int i = 0; i < k->nsyms; i++)
 		map_put(&v->syms, k->syms[i], k->syms[i]);
+	if (v->m->machine && v->m->machine->smem_block && k->shared > v->m->machine->smem_block)
+		bug(v, "a block has %lld bytes of shared memory, %s has %lld", (long long)k->shared,
+			v->m->machine->name, (long long)v->m->machine->smem_block);
 	check_statements(v, k->body);
 	map_free(&v->scope);
 	map_free(&v->syms);

@@ -25,8 +25,7 @@ enum {
 	BK = 16, T = 4, PAD = 4,
 	COUNTS = 4,            /* of teams: 1, 2, 4, 8 */
 	MIN_STEPS = 8,         /* of a team, where there are several */
-	MAX_THREADS = 512,
-	MAX_SUMS = 32768       /* bytes in shared memory */
+	MAX_THREADS = 512
 };
 
 /* Tiles to choose from. */
@@ -392,6 +391,16 @@ gemm_extent(Module *m, int n, Node *const *axes)
 	return x;
 }
 
+/* Bytes of shared memory: the factors' tiles and the sums of each team. */
+static int64_t
+shared_bytes(const Gemm *q, int m, int n, int teams)
+{
+	int64_t factor = dtypes[storage_type(q->c.ea->type->dtype)].bits / 8, sum = dtypes[q->acc->type->dtype].bits / 8;
+	int64_t slow = q->rows_last ? n : m, fast = q->rows_last ? m : n;
+
+	return teams * (factor * BK * (m + n + 2 * PAD) + sum * slow * (fast + PAD));
+}
+
 /* The shape of least work: what is computed and brought, on as many threads as there are. */
 static void
 choose_shape(Gemm *q)
@@ -407,8 +416,8 @@ choose_shape(Gemm *q)
 	for (i = 0; i < sizeof shapes / sizeof *shapes * COUNTS; i++) {
 		int bm = shapes[i / COUNTS].m, bn = shapes[i / COUNTS].n;
 		teams = 1 << i % COUNTS;
-		if (bm * bn * bytes > 16384 || bm * bn * bytes * teams > MAX_SUMS
-			|| bm * bn / (T * T) % q->kb->s->mach->warp
+		if (bm * bn * bytes > 16384 || shared_bytes(q, bm, bn, teams) > q->kb->s->mach->smem_block
+		 || bm * bn / (T * T) % q->kb->s->mach->warp
 		 || (teams > 1 && (steps < MIN_STEPS * teams || bm * bn / (T * T) * teams > MAX_THREADS)))
 			continue;
 		blocks = batch * (double)((int64_t)(m + bm - 1) / bm)

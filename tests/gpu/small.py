@@ -52,6 +52,13 @@ def long_sums():
 
 
 @case
+def many_teams():
+    """Eight teams, whose tiles and sums together need more shared memory than the smallest machines have."""
+    return ([h.make_node("MatMul", ["x", "w"], ["y"])],
+            {"x": (normal(2, 3, 1536), ["b", "n", 1536])}, {"w": normal(1536, 384) / 40})
+
+
+@case
 def scatter_order():
     """Rows in parallel, and updates of one place in order."""
     nodes = [h.make_node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)]
