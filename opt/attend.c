@@ -132,14 +132,14 @@ expand(Search *q, Node *e)
 }
 
 /* What the tensor that is read reduces over the keys; NULL: it is not such a reduction, and nothing
- * else. */
+ * else, or goes over more than the keys (a score that no value belongs to). */
 static Node *
 reduced(Search *q, Node *read, Comb comb)
 {
 	Module *m = q->s->m;
 	Node *e = strip(element_of(m, read->in[0], read->in + 1)), *red = axis_reduction(e, comb);
 
-	return red && red == e ? strip(expand(q, subst1(m, red->in[1], red->in[0], q->a->key))) : NULL;
+	return red && red == e && prove_eq(m, red->in[0]->in[0], q->a->key->in[0]) ? strip(expand(q, subst1(m, red->in[1], red->in[0], q->a->key))) : NULL;
 }
 
 static bool
@@ -377,7 +377,7 @@ attention_of(Sched *s, Node *out, Attention *a)
 		map_free(&q.seen);
 		q = (Search){.s = s, .a = a};
 	}
-	return ok && (!s->gpu || attention_fits_gpu(a));
+	return ok && (s->gpu ? attention_fits_gpu(a) : a->at == a->key);
 }
 
 bool

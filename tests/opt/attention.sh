@@ -78,6 +78,23 @@ def masked(node, const):
 
 
 save("masked", masked, qkv)
+
+
+# a score beside those of the keys (a sink): before them with a value of its own, behind them without
+def sink(first):
+    def build(node, const):
+        s = node("MatMul", "q", node("Transpose", "k", perm=[0, 1, 3, 2]))
+        p = node("Softmax", node("Concat", *(["sink", s] if first else [s, "sink"]), axis=3), axis=-1)
+        if first:
+            return node("MatMul", p, node("Concat", "none", "v", axis=2))
+        ends = [const([i], np.int64) for i in (0, -1, 3)]
+        return node("MatMul", node("Slice", p, *ends), "v")
+    return build
+
+
+column = [("sink", ["b", 3, "m", 1], None)]
+save("sink_first", sink(True), qkv + column + [("none", ["b", 3, 1, 9], None)])
+save("sink_last", sink(False), qkv + column)
 PY
 
 one() {
@@ -98,6 +115,9 @@ for s in "2 7 5" "1 1 300" "1 97 257" "2 13 64" "1 200 513" "1 5 0" "1 0 5"; do
 	same op_f32 --dim "b=$1" --dim "m=$2" --dim "n=$3" $near
 done
 same masked --dim b=2 --dim m=5 --dim n=513 $near
+for model in sink_first sink_last; do
+	same $model --dim b=2 --dim m=3 --dim n=600 $near
+done
 for target in x86-64-v2 c; do
 	same plain --dim b=1 --dim m=97 --dim n=257 --target $target $near
 done
