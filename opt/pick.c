@@ -16,13 +16,13 @@ enum {
 typedef struct Shape { int rows, vectors; } Shape;
 
 /* Rows that the registers allow beside v vectors of columns: the accumulators, a step's vectors of b, and a
- * value of a unless multiply-adds broadcast it from memory; of operands in parts all of these, and a
- * product. */
+ * value of a unless the only multiply-add that takes it broadcasts it from memory; of operands in parts
+ * all of these, and a product. */
 static int
 rows_beside(const Machine *mach, const Tiling *p, int v)
 {
 	int regs = mach->vector_regs ? mach->vector_regs : 16,
-		other = p->parts > 1 ? v * p->parts + p->parts + 1 : v + !machine_broadcasts(mach),
+		other = p->parts > 1 ? v * p->parts + p->parts + 1 : v + (v > 1 || !machine_broadcasts(mach)),
 		rows = (regs - other) / (v * p->sums);
 
 	return rows > MAX_ROWS ? MAX_ROWS : rows;
