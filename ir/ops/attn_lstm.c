@@ -8,8 +8,6 @@
 #include <string.h>
 #include "rnn.h"
 
-#define MS(name) "com.microsoft:" name
-
 /* qw [dirs, H, U], mw [dirs, D, U], v [dirs, U], memory [B, S, D], lens [B] or NULL, aw [dirs,
  * H + D, A] or NULL; keys: of each direction, [B, S, U]; size: of the attention. */
 typedef struct Attn { Node *qw, *mw, *v, *memory, *lens, *aw, *keys[2], *size; } Attn;

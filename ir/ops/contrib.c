@@ -7,8 +7,9 @@
 
 static const int64_t minus_one[] = {-1};
 
-/* Result i of another row. */
-static Node *
+/* ---- what the families share ------------------------------------------------------------------ */
+
+Node *
 call_result(Build *b, const char *name, int nin, Node *const *in, const Attr *attrs, int i)
 {
 	Node *r = graph_op(b->m, op_find(name), nin, in, attrs, i + 1, 0, NULL, b->loc);
@@ -16,31 +17,39 @@ call_result(Build *b, const char *name, int nin, Node *const *in, const Attr *at
 	return r && r->type->kind == T_TUPLE ? t_result(b->m, r, i) : r;
 }
 
-static const Attr *
+const Attr *
 with_int(Build *b, const Attr *list, const char *name, int64_t v)
 {
 	return attrs_add(b->m, list, (Attr){.name = name, .kind = A_INT, .i = v});
 }
 
-static const Attr *
+const Attr *
 with_float(Build *b, const Attr *list, const char *name, double v)
 {
 	return attrs_add(b->m, list, (Attr){.name = name, .kind = A_FLOAT, .f = v});
 }
 
-static Node *
-binary(Build *b, const char *name, Node *x, Node *y)
+Node *
+call2(Build *b, const char *name, Node *x, Node *y)
 {
 	return x && y ? call(b, name, 2, (Node *[]){x, y}, NULL) : NULL;
 }
 
-static Node *
-cast_to(Build *b, Node *x, DType d)
+Node *
+as_type(Module *m, Node *x, DType d)
 {
 	Node *axes[MAX_RANK];
 
-	axes_new(b->m, rank_of(x), x->type->dims, axes);
-	return t_tensor(b->m, rank_of(x), axes, x_cast(b->m, d, x_read(b->m, x, axes)));
+	if (dtype_of(x) == d)
+		return x;
+	axes_new(m, rank_of(x), x->type->dims, axes);
+	return t_tensor(m, rank_of(x), axes, x_cast(m, d, x_read(m, x, axes)));
+}
+
+Node *
+as_float(Module *m, Node *e)
+{
+	return x_cast(m, e->type->dtype == DT_F64 ? DT_F64 : DT_F32, e);
 }
 
 /* ---- normalisation --------------------------------------------------------------------------- */
@@ -55,8 +64,8 @@ rms(Build *b, Node *x, Node *gamma, Node **out)
 	Node *in[2] = {x, gamma}, *sq, *axes[MAX_RANK], *e;
 
 	out[0] = call_result(b, "rms_normalization", 2, in, with_float(b, NULL, "epsilon", eps), 0);
-	e = cast_to(b, x, c);
-	sq = call(b, "reduce_mean", 2, (Node *[]){binary(b, "mul", e, e), t_ints(m, 1, minus_one)},
+	e = as_type(b->m, x, c);
+	sq = call(b, "reduce_mean", 2, (Node *[]){call2(b, "mul", e, e), t_ints(m, 1, minus_one)},
 		NULL);
 	if (!out[0] || !sq)
 		return false;
@@ -80,9 +89,9 @@ build_simplified_layer_norm(Build *b)
 static Node *
 skip_sum(Build *b, Node *bias)
 {
-	Node *s = binary(b, "add", b->in[0], b->in[1]);
+	Node *s = call2(b, "add", b->in[0], b->in[1]);
 
-	return bias ? binary(b, "add", s, bias) : s;
+	return bias ? call2(b, "add", s, bias) : s;
 }
 
 static Node *
@@ -171,136 +180,6 @@ build_embed_layer_norm(Build *b)
 		: x_int(m, DT_I32, 0);
 	out[1] = t_tensor(m, 1, at, in[7] ? x_reduce(m, COMB_SUM, 1, &k, e) : e);
 	return t_tuple(m, 3, out);
-}
-
-/* ---- fused products -------------------------------------------------------------------------- */
-
-/* x with its last two axes exchanged, and the first moved behind the other batch axes. */
-static Node *
-transposed(Build *b, Node *x, bool last, bool batch)
-{
-	int64_t perm[MAX_RANK], t;
-	int r = rank_of(x), i;
-
-	if (r < 2 || (!last && !batch))
-		return x;
-	for (i = 0; i < r; i++)
-		perm[i] = i;
-	if (batch) {
-		for (i = 0; i + 2 < r; i++)
-			perm[i] = i + 1;
-		perm[r - 2] = 0;
-	}
-	if (last) {
-		t = perm[r - 1];
-		perm[r - 1] = perm[r - 2];
-		perm[r - 2] = t;
-	}
-	return call_result(b, "transpose", 1, &x,
-		attrs_add(b->m, NULL, (Attr){.name = "perm", .kind = A_INTS, .n = r,
-		.is = arena_dup(b->m->arena, perm, sizeof *perm * (size_t)r)}), 0);
-}
-
-static Node *
-build_fused_matmul(Build *b)
-{
-	Module *m = b->m;
-	Node *x = transposed(b, b->in[0], attr_int(b, "transA") != 0, attr_int(b, "transBatchA") != 0);
-	Node *y = transposed(b, b->in[1], attr_int(b, "transB") != 0, attr_int(b, "transBatchB") != 0),
-		*t, *axes[MAX_RANK];
-	double alpha = attr_float(b, "alpha");
-
-	t = binary(b, "matmul", x, y);
-	if (!t || alpha == 1)
-		return t;
-	axes_new(m, rank_of(t), t->type->dims, axes);
-	return t_tensor(m, rank_of(t), axes,
-		x_mul(m, x_read(m, t, axes), x_flt(m, dtype_of(t), alpha)));
-}
-
-/* An activation by its ONNX name; parameters p0, p1 where it has any. */
-static Node *
-activation(Build *b, Node *x, const char *name, int np, const double *p)
-{
-	static const struct { const char *name, *row, *attr[2]; } rows[] = {
-		{"Relu",        "relu",         {NULL, NULL}},
-		{"Tanh",        "tanh",         {NULL, NULL}},
-		{"Sigmoid",     "sigmoid",      {NULL, NULL}},
-		{"LeakyRelu",   "leaky_relu",   {"alpha", NULL}},
-		{"HardSigmoid", "hard_sigmoid", {"alpha", "beta"}},
-		{"Elu",         "elu",          {"alpha", NULL}},
-		{"Selu",        "selu",         {"alpha", "gamma"}},
-		{"Softplus",    "softplus",     {NULL, NULL}},
-		{"Softsign",    "softsign",     {NULL, NULL}},
-		{"ThresholdedRelu", "thresholded_relu", {"alpha", NULL}},
-		{"Gelu",        "gelu",         {NULL, NULL}},
-		{"HardSwish",   "hard_swish",   {NULL, NULL}},
-		{"Swish",       "swish",        {"alpha", NULL}},
-	};
-	const Attr *attrs = NULL;
-	size_t i;
-	int k;
-
-	if (!x || !*name)
-		return x;
-	if (strcmp(name, "Clip") == 0) {
-		DType d = dtype_of(x);
-		Node *in[3] = {x, t_scalar(b->m, d, num_round(d, np > 0 ? p[0] : -__builtin_inf())),
-			t_scalar(b->m, d, num_round(d, np > 1 ? p[1] : __builtin_inf()))};
-		return call(b, "clip", 3, in, NULL);
-	}
-	for (i = 0; i < sizeof rows / sizeof *rows; i++) {
-		if (strcmp(rows[i].name, name))
-			continue;
-		for (k = 0; k < 2 && rows[i].attr[k] && k < np; k++)
-			attrs = with_float(b, attrs, rows[i].attr[k], p[k]);
-		return call_result(b, rows[i].row, 1, &x, attrs, 0);
-	}
-	return unsupported(b, "activation \"%s\"", name);
-}
-
-/* The node's attributes without those that the row it is made of does not have. */
-static const Attr *
-attrs_of(Build *b, const char *row)
-{
-	const Sig *s = op_sig(op_find(row));
-	const Attr *a, *list = NULL;
-	int i;
-
-	for (a = b->attrs; a; a = a->next)
-		for (i = 0; i < s->nattrs; i++)
-			if (strcmp(s->attrs[i].name, a->name) == 0) {
-				Attr copy = *a;
-				copy.next = NULL;
-				list = attrs_add(b->m, list, copy);
-			}
-	return list;
-}
-
-static Node *
-build_fused_conv(Build *b)
-{
-	const Attr *p = attr_find(b->attrs, "activation_params");
-	Node *y = call_result(b, "conv", 3, b->in, attrs_of(b, "conv"), 0);
-
-	if (y && b->in[3])
-		y = binary(b, "add", y, b->in[3]);
-	return activation(b, y, attr_str(b, "activation"), p ? p->n : 0, p ? p->fs : NULL);
-}
-
-static Node *
-build_fused_gemm(Build *b)
-{
-	double p[2] = {attr_float(b, "activation_alpha"), attr_float(b, "activation_beta")};
-	const char *name = attr_str(b, "activation");
-	int n = attr_find(b->attrs, "activation_beta") ? 2 : attr_find(b->attrs, "activation_alpha") ? 1
-		: 0;
-
-	if (strcmp(name, "Selu") == 0 && attr_find(b->attrs, "activation_gamma")) {
-		p[1] = attr_float(b, "activation_gamma");
-		n = 2;
-	}
-	return activation(b, call_result(b, "gemm", 3, b->in, attrs_of(b, "gemm"), 0), name, n, p);
 }
 
 /* ---- weights of few bits --------------------------------------------------------------------- */
@@ -520,13 +399,13 @@ scaled_product(Build *b, Node *a, Node *az, Node *as, Node *w, Node *wz, Node *w
 {
 	DType d = dtype_of(as), c = acc_type(d);
 	Node *t = call(b, "matmul_integer", 4, (Node *[]){a, w, az, wz}, NULL);
-	Node *s = binary(b, "mul", cast_to(b, as, c), cast_to(b, ws, c));
+	Node *s = call2(b, "mul", as_type(b->m, as, c), as_type(b->m, ws, c));
 
 	if (!t || !s)
 		return NULL;
-	t = binary(b, "mul", cast_to(b, t, c), s);
-	t = bias ? binary(b, "add", t, cast_to(b, bias, c)) : t;
-	return t ? cast_to(b, t, d) : NULL;
+	t = call2(b, "mul", as_type(b->m, t, c), s);
+	t = bias ? call2(b, "add", t, as_type(b->m, bias, c)) : t;
+	return t ? as_type(b->m, t, d) : NULL;
 }
 
 static Node *
@@ -742,8 +621,6 @@ build_cdist(Build *b)
 	return t_tensor(m, 2, ax, root ? x1(m, O_SQRT, e) : e);
 }
 
-#define MS(name) "com.microsoft:" name
-#define CONV "auto_pad: str = \"NOTSET\", dilations: ints?, group: int = 1, kernel_shape: ints?, pads: ints?, strides: ints?"
 #define Q2(expr) "x = dequantize_linear(a, a_scale, a_zero); y = dequantize_linear(b, b_scale, b_zero);" \
 	"quantize_linear(" expr ", c_scale, c_zero, output_dtype=type(a))"
 #define Q2_IN "(a: i8|u8, a_scale: f32, a_zero: a?, b: a, b_scale: f32, b_zero: a?, c_scale: f32, c_zero: a?) {} -> c"
@@ -781,19 +658,6 @@ const Op ops_contrib[] = {
 		" {epsilon: float = 1e-12, mask_index_type: int = 0} -> y, mask_index?, sum?",
 		build_embed_layer_norm,
 		"layer norm of summed embeddings"),
-	BUILD("fused_matmul", MS("FusedMatMul"), 1,
-	"(a: float, b: a) {alpha: float = 1, transA: int = 0, transB: int = 0,"
-		" transBatchA: int = 0, transBatchB: int = 0} -> y", build_fused_matmul, "alpha a' b'"),
-	BUILD("transpose_matmul", MS("TransposeMatMul"), 1,
-	"(a: float, b: a) {alpha: float = 1, transA: int = 0,"
-		" transB: int = 0} -> y", build_fused_matmul, "alpha a' b'"),
-	BUILD("fused_conv", MS("FusedConv"), 1, "(x: float, w: x, bias: x?, z: x?) {activation: str?,"
-		" activation_params: floats?, " CONV "} -> y", build_fused_conv,
-		"convolution and an activation"),
-	BUILD("fused_gemm", MS("FusedGemm"), 1,
-	"(a: float, b: a, c: a?) {activation: str?, activation_alpha: float?,"
-		" activation_beta: float?, activation_gamma: float?, alpha: float = 1, beta: float = 1, transA: int = 0,"
-		" transB: int = 0} -> y", build_fused_gemm, "Gemm and an activation"),
 	BUILD("matmul_nbits", MS("MatMulNBits"), 1,
 	"(a: float, b: u8, scales: a, zeros: u8|float?, g_idx: i32?, bias: a?)"
 		" {K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0} -> y",

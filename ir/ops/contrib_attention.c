@@ -401,17 +401,6 @@ present(Module *m, Group *g, Node *past, Node *new, Node *total)
 		x_select(m, x_lt(m, ax[2], p), zero, e)));
 }
 
-static Node *
-as_type(Module *m, Node *x, DType d)
-{
-	Node *ax[4];
-
-	if (dtype_of(x) == d)
-		return x;
-	axes_new(m, 4, x->type->dims, ax);
-	return t_tensor(m, 4, ax, x_cast(m, d, x_read(m, x, ax)));
-}
-
 /* A quantized cache is signed bytes, float8, or, two to a byte, numbers of 4 bits less 8. */
 static bool
 cache_args(Build *b, Group *g)
@@ -999,8 +988,6 @@ build_mrotary(Build *b)
 		attr_int(b, "interleaved") != 0, rotated);
 	return rotary_result(m, x, y);
 }
-
-#define MS(name) "com.microsoft:" name
 
 const Op ops_contrib_attention[] = {
 	BUILD("ms_attention", MS("Attention"), 1,

@@ -3,14 +3,6 @@
 #include <string.h>
 #include "ops.h"
 
-#define MS(name) "com.microsoft:" name
-
-static Node *
-as_float(Module *m, Node *e)
-{
-	return x_cast(m, acc_type(e->type->dtype), e);
-}
-
 /* ---- CropAndResize --------------------------------------------------------------------------- */
 
 static Node *

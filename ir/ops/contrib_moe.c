@@ -2,8 +2,6 @@
 #include <string.h>
 #include "ops.h"
 
-#define MS(name) "com.microsoft:" name
-
 typedef struct Mixture {
 	Build *b;
 	/* [tokens, hidden]; [tokens, k]: which, and how much of each */

@@ -2,14 +2,6 @@
 #include <string.h>
 #include "ops.h"
 
-#define MS(name) "com.microsoft:" name
-
-static Node *
-as_float(Module *m, Node *e)
-{
-	return x_cast(m, e->type->dtype == DT_F64 ? DT_F64 : DT_F32, e);
-}
-
 /* ---- other names of what is there ------------------------------------------------------------ */
 
 static Node *

@@ -4,8 +4,6 @@
 #include <string.h>
 #include "ops.h"
 
-#define MS(name) "com.microsoft:" name
-
 /* ---- MurmurHash3 ----------------------------------------------------------------------------- */
 
 static Node *

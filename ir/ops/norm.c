@@ -226,15 +226,6 @@ trailing(Build *b, Node *x, bool *over)
 }
 
 static Node *
-cast_all(Module *m, Node *x, DType d)
-{
-	Node *axes[MAX_RANK];
-
-	axes_new(m, rank_of(x), x->type->dims, axes);
-	return t_tensor(m, rank_of(x), axes, x_cast(m, d, x_read(m, x, axes)));
-}
-
-static Node *
 build_layer_norm(Build *b)
 {
 	Module *m = b->m;
@@ -258,8 +249,8 @@ build_layer_norm(Build *b)
 	out[0] = scale_shift(b, t_tensor(m, rank, axes, e), b->in[1], b->in[2]);
 	if (!out[0])
 		return NULL;
-	out[1] = cast_all(m, mean, s);
-	out[2] = cast_all(m, inv, s);
+	out[1] = as_type(m, mean, s);
+	out[2] = as_type(m, inv, s);
 	return t_tuple(m, 3, out);
 }
 

@@ -9,7 +9,7 @@ extern const Op ops_elementwise[], ops_shape[], ops_move[], ops_index[], ops_ord
 	ops_reduce[], ops_contract[], ops_conv[], ops_pool[], ops_norm[], ops_quant[], ops_rnn[],
 	ops_attention[],
 	ops_loss[], ops_signal[], ops_ml[], ops_svm[], ops_trees[], ops_contrib[],
-	ops_contrib_attention[], ops_sequence[],
+	ops_contrib_attention[], ops_contrib_fused[], ops_sequence[],
 	ops_text[], ops_contrib_more[], ops_contrib_moe[], ops_contrib_tokens[], ops_contrib_mixed[],
 	ops_matrix[], ops_attn_lstm[], ops_search[],
 	ops_gradient[];
@@ -102,6 +102,16 @@ DType acc_type(DType);
 Node *sum_of_products(Module *, DType acc, int n, Node *const *axes, Node *a, Node *b);
 /* round(e * scale) + zero, saturated to zero's type. */
 Node *requantized(Module *, Node *e, Node *scale, Node *zero);
+
+/* contrib.c */
+#define MS(name) "com.microsoft:" name
+/* Result i of another row. */
+Node *call_result(Build *, const char *name, int nin, Node *const *in, const Attr *, int i);
+const Attr *with_int(Build *, const Attr *list, const char *name, int64_t);
+const Attr *with_float(Build *, const Attr *list, const char *name, double);
+Node *call2(Build *, const char *name, Node *x, Node *y);  /* NULL where x or y is */
+Node *as_type(Module *, Node *x, DType);                 /* x itself where it has the type */
+Node *as_float(Module *, Node *e);                         /* a scalar as f32, or f64 if it is one */
 
 /* contrib_more.c */
 /* An element of quantized data as i32; bytes hold `per` of

@@ -15,8 +15,6 @@
 #include <string.h>
 #include "search.h"
 
-#define MS(name) "com.microsoft:" name
-
 enum { MAX_STATES = 8, SEQUENCES = 0 };
 
 /* What a kind of search keeps from step to step, begun and stepped; state[0] are the sequences. */

@@ -57,9 +57,9 @@ def run(model, feed, alias):
     return bind.copy_outputs_to_cpu()
 
 
-def case(name, op, ins, outs, domain="", inits=(), alias=None, **attrs):
-    """ins: arrays or None, named a, b, c ...; outs: element types or None, named y0, y1 ...; inits: names;
-    alias: outputs that must have the memory of an input, by its name."""
+def single(op, ins, outs, domain="", inits=(), **attrs):
+    """A model of one node, and what it is fed. ins: arrays or None, named a, b, c ...; outs: element types
+    or None, named y0, y1 ...; inits: names of constants."""
     names = [chr(97 + i) if a is not None else "" for i, a in enumerate(ins)]
     while names and not names[-1]:
         names.pop()
@@ -73,13 +73,11 @@ def case(name, op, ins, outs, domain="", inits=(), alias=None, **attrs):
         [helper.make_tensor_value_info(n, proto(a).data_type, a.shape) for n, a in feed.items()],
         [helper.make_tensor_value_info(n, t, None) for n, t in zip(onames, outs) if t],
         initializer=[proto(a, n) for n, a in given.items() if n in inits])
-    model = helper.make_model(graph, ir_version=10, opset_imports=[
-        helper.make_opsetid("", 21), helper.make_opsetid(ML, 3), helper.make_opsetid(MS, 1)])
-    try:
-        results = run(model, feed, alias)
-    except Exception as e:  # an option that it does not have
-        refused.append(f"{name}: {str(e)[:100]}")
-        return
+    return helper.make_model(graph, ir_version=10, opset_imports=[
+        helper.make_opsetid("", 21), helper.make_opsetid(ML, 3), helper.make_opsetid(MS, 1)]), feed
+
+
+def save(name, model, feed, results):
     data = f"{out}/{name}/test_data_set_0"
     os.makedirs(data)
     onnx.save(model, f"{out}/{name}/model.onnx")
@@ -87,6 +85,30 @@ def case(name, op, ins, outs, domain="", inits=(), alias=None, **attrs):
         for i, v in enumerate(values):
             with open(f"{data}/{kind}_{i}.pb", "wb") as file:
                 file.write(proto(v).SerializeToString())
+
+
+def case(name, op, ins, outs, domain="", inits=(), alias=None, **attrs):
+    """With onnxruntime's results. alias: outputs that must have the memory of an input, by its name."""
+    model, feed = single(op, ins, outs, domain, inits, **attrs)
+    try:
+        results = run(model, feed, alias)
+    except Exception as e:  # an option that it does not have
+        refused.append(f"{name}: {str(e)[:100]}")
+        return
+    save(name, model, feed, results)
+
+
+def expect(name, op, ins, results, domain="", inits=(), **attrs):
+    """With given results: arrays, None for those not asked for."""
+    results = [None if r is None else np.asarray(r, order="C") for r in results]
+    types = [None if r is None else proto(r).data_type for r in results]
+    model, feed = single(op, ins, types, domain, inits, **attrs)
+    save(name, model, feed, [r for r in results if r is not None])
+
+
+def result(op, ins, outs=(F,), domain="", **attrs):
+    """onnxruntime's results of an operator."""
+    return run(*single(op, ins, outs, domain, **attrs), None)
 
 
 def report():
