@@ -19,7 +19,8 @@
 
 enum {
 	MIN_COLUMNS = 32, MIN_WEIGHTS = 1 << 12, MAX_HALF_ROWS = 1,
-	MAX_WORK = 1 << 18,    /* of a block's prologue, in element_cost's terms */
+	MAX_WORK = 1 << 18,    /* of a block's prologue, in element_cost's terms; */
+	MAX_SUMMED = 1 << 16,  /* elements that one of its reductions is over */
 };
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -191,6 +192,18 @@ few_padded(int64_t n)
 	return n + n / FEW_RUN * FEW_PAD + FEW_PAD;
 }
 
+/* Elements that the reduction is over, for all of t. */
+static int64_t
+summed(const Node *t, const Node *red)
+{
+	int64_t n = count_of(t);
+	int i;
+
+	for (i = 0; i + 1 < red->nin; i++)
+		n = sat_mul(n, const_or(red->in[i]->in[0], INT64_MAX));
+	return n;
+}
+
 bool
 few_prologue(Module *m, Node *t)
 {
@@ -205,7 +218,7 @@ few_prologue(Module *m, Node *t)
 		return false;
 	list = topo_scalar(t->in[t->nin - 1], &n);
 	for (i = 0; i < n && ok; i++) {
-		ok = list[i]->code != O_ITER;
+		ok = list[i]->code != O_ITER && (list[i]->code != O_REDUCE || summed(t, list[i]) <= MAX_SUMMED);
 		for (k = 0; ok && list[i]->code == O_REDUCE && k + 1 < list[i]->nin; k++)
 			ok = const_or(list[i]->in[k]->in[0], 0) > 0;
 		for (k = 0; ok && list[i]->code == O_REDUCE && k < n; k++)

@@ -13,7 +13,7 @@
 #include <string.h>
 #include "sched.h"
 
-enum { THREADS = 256, LONG_SUM = 64 };
+enum { THREADS = 256, LONG_SUM = 32 };
 
 Frame
 gpu_frame(KB *kb, Node *blocks, int threads)

@@ -27,9 +27,9 @@ usable(Mm *q, double depth)
 {
 	Gemm *g = &q->g;
 	Node *mul = g->c.reduce->in[g->c.reduce->nin - 1];
-	DType d = dtype_of(q->a.s->read->in[0]);
+	DType d = factor_type(q->a.s->e);
 
-	q->x = q->t.x = machine_mma(g->kb->s->mach, d, dtype_of(q->b.s->read->in[0]));
+	q->x = q->t.x = machine_mma(g->kb->s->mach, d, factor_type(q->b.s->e));
 	if (mul->code != O_MUL || !q->x
 	 || q->x->acc != g->c.reduce->type->dtype || depth < MIN_DEPTH)
 		return false;
@@ -41,7 +41,7 @@ usable(Mm *q, double depth)
 bool
 takes_depth(const Sched *s, const Contraction *c)
 {
-	const Mma *x = machine_mma(s->mach, dtype_of(c->a->in[0]), dtype_of(c->b->in[0]));
+	const Mma *x = machine_mma(s->mach, factor_type(c->ea), factor_type(c->eb));
 	Node *mul = c->reduce->in[c->reduce->nin - 1];
 
 	if (!x || mul->code != O_MUL || x->acc != c->reduce->type->dtype

@@ -37,6 +37,20 @@ contains_read(Node *read)
 	return yes;
 }
 
+DType
+factor_type(const Node *e)
+{
+	DType d = e->type->dtype, inner;
+
+	for (; e->code != O_READ && (e->code == O_CAST || e->code == O_SELECT || e->code == O_TF32);
+		e = e->in[e->code == O_SELECT]) {
+		inner = e->in[e->code == O_SELECT]->type->dtype;
+		if (dtypes[inner].bits < dtypes[d].bits)
+			d = inner;
+	}
+	return d;
+}
+
 bool
 part_plain(Tiles *q, Part *p, Node *e)
 {
@@ -53,7 +67,10 @@ part_plain(Tiles *q, Part *p, Node *e)
 		else if (e->code != O_CAST)
 			return false;
 	}
-	p->size = dtypes[dtype_of(e->in[0])].bits / 8;
+	p->type = factor_type(p->s->e);
+	p->size = dtypes[p->type].bits / 8;
+	if (dtype_of(e->in[0]) != p->type && (!dt_float(p->type) || dtype_of(e->in[0]) != DT_F32))
+		return false;
 	return !is_packed(q->kb->s, e->in[0]) && !contains_read(e);
 }
 
@@ -92,7 +109,8 @@ part_storage(Tiles *q, Part *p)
 	bool along = unit_stride(q, p, own) && !unit_stride(q, p, red);
 
 	s->deep = !(along && p->size == 2 && q->matrices);
-	p->unit = along && s->deep ? 0 : unit_along(q, p, s->deep ? red : own);
+	p->unit = (along && s->deep) || dtype_of(s->read->in[0]) != p->type ? 0
+		: unit_along(q, p, s->deep ? red : own);
 	p->loose = p->unit == 0;
 	if (p->loose)
 		p->unit = 4;
@@ -245,7 +263,7 @@ packed(Tiles *q, Part *p, Unit *u, Region *r)
 		own = p->s->deep ? u->own : x_addi(m, u->own, i);
 		bind(q, p, &map, own, 1, k);
 		ok = x_and(m, in_depth(q, p, k), subst(m, p->ok, &map, false));
-		e = x_bits(m, bits, subst(m, p->s->read, &map, false));
+		e = x_bits(m, bits, x_cast(m, p->type, subst(m, p->s->read, &map, false)));
 		map_free(&map);
 		e = x_cast(m, DT_U32, x_select(m, ok, e, x_int(m, bits, 0)));
 		if (i)

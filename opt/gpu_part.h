@@ -25,7 +25,7 @@ enum { MAX_BITS = 8 };
 typedef struct Part {
 	Side *s;
 	Node *ok;              /* where it is not 0 */
-	int size;              /* bytes of an element */
+	DType type; int size;  /* of an element, its bytes; memory has it so, or as f32 */
 	Node *const *red;      /* the summed axes, slowest first */
 	int nred;
 	bool flat;             /* as one, else the last of them */
@@ -52,6 +52,8 @@ typedef struct Part {
 	Node *spot;            /* part_open */
 } Part;
 
+/* The narrowest type that the factor's values take on their way from memory. */
+DType factor_type(const Node *factor);
 /* The factor's read, what guards it, and whether it is rounded to tf32; false if it is no plain
  * one. */
 bool part_plain(Tiles *, Part *, Node *factor);

@@ -6,7 +6,9 @@
  *
  * so that what makes a, or what a only moves, writes T, constants are stored as T, and schedules find products of T. tf32
  * has no storage of its own: its operands are rounded where they are read. What is summed without
- * reuse (depthwise convolutions, pooling, norms) gains nothing and stays f32.
+ * reuse (depthwise convolutions, pooling, norms) gains nothing and stays f32. What else reads a (a
+ * residual sum) reads a' too, so that a is stored once; the ledger says so. An input of the program
+ * that could not be copied by pieces of 16 bytes anyway is rounded as it is read, which saves a launch.
  *
  * A CPU without matrix units of T multiplies floats no faster for their being rounded; what it gains
  * is memory traffic. There only weights are stored as T, of products whose time is that of bringing
@@ -28,6 +30,7 @@
 /* steps from constants; rows that there are likely to be where they are not known and may be few; of weights
  * that one row is worth rounding for */
 enum { MAX_STEPS = 8, MAX_LIKELY = 64, MIN_BYTES = 1 << 14 };
+enum { PIECE = 8 };     /* elements of T that are copied as one, 16 bytes */
 
 /* In the order of Precision: the type that operands are rounded to, and the bits of its fraction. */
 static const struct { DType type; int bits; } kinds[] = {
@@ -55,10 +58,25 @@ typedef struct Lowering {
 	int reason;            /* for keeping the last one */
 	Vec stay[N_REASONS];   /* Loc of what is kept */
 	const Loc *loc;
-	Map narrow;            /* tensor -> the same rounded */
+	Map narrow;            /* tensor -> the same rounded; */
+	Map of;                /* the other way round */
+	Map readers;           /* tensor -> Readers, before the pass */
 } Lowering;
 
+typedef struct Readers {
+	int all, rounding;     /* bodies that read it; that want it rounded */
+	bool kept;             /* read otherwise than by a body */
+} Readers;
+
 static Node *narrowed(Lowering *, Node *t);
+
+/* A read of a rounded tensor, as f32? */
+static bool
+is_rounded(const Lowering *l, const Node *e)
+{
+	return e->code == O_CAST && e->type->dtype == DT_F32 && e->in[0]->code == O_READ
+		&& map_get(&l->of, e->in[0]->in[0]);
+}
 
 /* e as l->to if it only moves elements, and zeros, from elsewhere: they are rounded there. NULL: it
  * computes. */
@@ -70,6 +88,8 @@ moved(Lowering *l, Node *e)
 
 	if (e->code == O_NUM)
 		return x_cast(m, l->to, e);
+	if (is_rounded(l, e))
+		return e->in[0];
 	if (e->code == O_READ && e->type->dtype == DT_F32)
 		return x_read(m, narrowed(l, e->in[0]), e->in + 1);
 	if (e->code != O_SELECT)
@@ -99,19 +119,82 @@ narrowed(Lowering *l, Node *t)
 	r = t_tensor(m, rank_of(t), axes, e ? e : x_cast(m, l->to, x_read(m, t, axes)));
 	r->loc = t->loc ? t->loc : l->loc;
 	map_put(&l->narrow, t, r);
+	map_put(&l->of, r, t);
 	return r;
+}
+
+static bool
+is_input(const Module *m, const Node *t)
+{
+	int i;
+
+	for (i = 0; i < m->main->nparams; i++)
+		if (m->main->params[i] == t)
+			return true;
+	return false;
+}
+
+/* The read of what is padded or only moved; NULL: it is computed. */
+static Node *
+source_of(Module *m, Node *read)
+{
+	Node *e, *t = read->in[0];
+
+	while (t->code == O_TENSOR) {
+		e = element_of(m, t, read->in + 1);
+		read = e->code == O_SELECT && e->in[2]->code == O_NUM ? e->in[1] : e;
+		if (read->code != O_READ)
+			return NULL;
+		t = read->in[0];
+	}
+	return read;
+}
+
+/* Do elements lie in whole pieces along the axis, whatever the layout? Unknown is yes. */
+static bool
+has_pieces(Module *m, const Node *read, Node *axis)
+{
+	Node *coef, *rest;
+	int i;
+
+	for (i = 1; i < read->nin; i++)
+		if (contains(read->in[i], axis) && (!linear_in(m, read->in[i], axis, &coef, &rest)
+		 || (is_intv(coef, 1) && divisible(rest, PIECE) && divisible(axis->in[0], PIECE))))
+			return true;
+	return false;
+}
+
+/* Is the factor read from an input, and has no pieces? */
+static bool
+scattered_input(const Lowering *l, const Node *red, Node *read)
+{
+	int i;
+
+	if (!(read = source_of(l->m, read)) || !is_input(l->m, read->in[0]))
+		return false;
+	for (i = 0; i + 1 < red->nin; i++)
+		if (has_pieces(l->m, read, red->in[i]))
+			return false;
+	for (i = 0; i + 1 < l->tensor->nin; i++)
+		if (has_pieces(l->m, read, l->tensor->in[i]))
+			return false;
+	return true;
 }
 
 /* The factor with its read rounded; NULL: it is none of f32. */
 static Node *
-lowered_factor(Lowering *l, Node *e)
+lowered_factor(Lowering *l, Node *red, Node *e)
 {
 	Module *m = l->m;
 
+	if (is_rounded(l, e))
+		return e;
 	if (e->code != O_READ || e->type->dtype != DT_F32)
 		return NULL;
 	if (l->to == DT_F32)
 		return x1(m, O_TF32, e);
+	if (m->machine->kind != M_CPU && scattered_input(l, red, e))
+		return x_cast(m, DT_F32, x_cast(m, l->to, e));
 	return x_cast(m, DT_F32, x_read(m, narrowed(l, e->in[0]), e->in + 1));
 }
 
@@ -188,7 +271,7 @@ lowered_weights(Module *m, Node *red, void *ctx)
 		if (waits_for(l, mul->in[i])) {
 			l->lowered++;
 			return x_reduce(m, COMB_SUM, red->nin - 1, red->in,
-				x_mul(m, lowered_factor(l, mul->in[i]), mul->in[!i]));
+				x_mul(m, lowered_factor(l, red, mul->in[i]), mul->in[!i]));
 		}
 	if (mul->in[0]->code == O_READ && mul->in[1]->code == O_READ
 	 && contraction_reuse(m->machine, l->tensor, red)) {
@@ -271,7 +354,7 @@ lowered_row(Lowering *l, Node *red)
 		if (weight_bytes(mul->in[i]) >= MIN_BYTES && is_one_row(l, mul->in[!i])) {
 			l->lowered++;
 			return x_reduce(l->m, COMB_SUM, red->nin - 1, red->in,
-				x_mul(l->m, lowered_factor(l, mul->in[i]), mul->in[!i]));
+				x_mul(l->m, lowered_factor(l, red, mul->in[i]), mul->in[!i]));
 		}
 	return NULL;
 }
@@ -289,8 +372,8 @@ lowered_sum(Module *m, Node *red, void *ctx)
 	if (m->machine->kind == M_CPU && (mul->in[0]->code != O_READ || mul->in[1]->code != O_READ
 		|| !fills_tiles(l, red, l->unit)))
 		return NULL;
-	a = lowered_factor(l, mul->in[0]);
-	b = a ? lowered_factor(l, mul->in[1]) : NULL;
+	a = lowered_factor(l, red, mul->in[0]);
+	b = a ? lowered_factor(l, red, mul->in[1]) : NULL;
 	l->lowered += b != NULL;
 	return b ? x_reduce(m, COMB_SUM, red->nin - 1, red->in, x_mul(m, a, b)) : NULL;
 }
@@ -308,6 +391,15 @@ lowered_cpu(Module *m, Node *red, void *ctx)
 	return r ? r : lowered_weights(m, red, ctx);
 }
 
+/* Is t stored rounded, for all that reads it? */
+static bool
+is_shared(const Lowering *l, const Node *t)
+{
+	const Readers *r = map_get(&l->readers, t);
+
+	return r && r->rounding && r->rounding < r->all && !r->kept;
+}
+
 static Node *
 lowered_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 {
@@ -315,6 +407,10 @@ lowered_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	Node *r;
 	bool units = m->machine->kind != M_CPU;
 
+	if (n->code == O_READ && is_shared(l, n->in[0]) && in[0]->code == O_TENSOR) {
+		l->loc = in[0]->loc;
+		return x_cast(m, DT_F32, x_read(m, narrowed(l, in[0]), in + 1));
+	}
 	if (n->code != O_TENSOR || (l->tensor = rebuild_node(m, n, in, done))->code != O_TENSOR)
 		return NULL;
 	l->loc = n->loc;
@@ -327,7 +423,86 @@ lowered_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 			precision_names[m->precision]), "approx", ldexp(1, -kinds[m->precision].bits), n->loc);
 	if (l->kept)
 		ledger_add(m, "stays_f32", "exact", 0, n->loc);
+	if (is_shared(l, n))
+		ledger_add(m, arena_printf(m->arena, "stored_%s", precision_names[m->precision]), "approx",
+			ldexp(1, -kinds[m->precision].bits), n->loc);
 	return r;
+}
+
+/* ---- what is read by others too ---------------------------------------------------------------- */
+
+static Readers *
+readers_of(Lowering *l, const Node *t)
+{
+	Readers *r = map_get(&l->readers, t);
+
+	if (!r)
+		map_put(&l->readers, t, r = NEW(l->m, Readers));
+	return r;
+}
+
+/* Do all its elements come from elsewhere as they are? */
+static bool
+only_moves(const Node *e)
+{
+	if (e->code == O_SELECT)
+		return only_moves(e->in[1]) && only_moves(e->in[2]);
+	return e->code == O_NUM || (e->code == O_READ && e->type->dtype == DT_F32);
+}
+
+/* The body's reads: how many tensors' it has, and which of them will be rounded for its sums. */
+static void
+count_reads(Lowering *l, const Node *t)
+{
+	Node **list, *mul, *body = t->in[t->nin - 1];
+	int i, k, n;
+	bool moves = t->code == O_TENSOR && body->code != O_NUM && only_moves(body) && readers_of(l, t)->rounding;
+
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++) {
+		if (list[i]->code == O_READ) {
+			readers_of(l, list[i]->in[0])->all++;
+			readers_of(l, list[i]->in[0])->rounding += moves;
+		}
+		if (t->code != O_TENSOR || list[i]->code != O_REDUCE || list[i]->n != COMB_SUM
+		 || list[i]->type->dtype != DT_F32 || (mul = list[i]->in[list[i]->nin - 1])->code != O_MUL
+		 || !contraction_reuse(l->m->machine, (Node *)t, list[i]))
+			continue;
+		for (k = 0; k < 2; k++)
+			if (mul->in[k]->code == O_READ && mul->in[k]->type->dtype == DT_F32
+			 && mul->in[!k]->code == O_READ && mul->in[!k]->type->dtype == DT_F32)
+				readers_of(l, mul->in[k]->in[0])->rounding++;
+	}
+	free(list);
+}
+
+/* Finds who reads each computed tensor, readers before what they read. */
+static void
+count_readers(Lowering *l)
+{
+	Module *m = l->m;
+	Node **list, *t;
+	int i, k, n;
+
+	list = topo(m->main->results, m->main->nresults, false, &n);
+	for (i = n; i-- > 0;) {
+		t = list[i];
+		if (t->code == O_TENSOR)
+			count_reads(l, t);
+		else
+			for (k = 0; t->type->kind != T_SCALAR && k < t->nin; k++)
+				if (t->in[k])
+					readers_of(l, t->in[k])->kept = true;
+		for (k = 0; k < t->nregions; k++)
+			for (int j = 0; j < t->regions[k]->nresults; j++)
+				if (t->regions[k]->results[j])
+					readers_of(l, t->regions[k]->results[j])->kept = true;
+		if (t->code != O_TENSOR || wide_constants(t, MAX_STEPS))
+			readers_of(l, t)->kept = true;
+	}
+	free(list);
+	for (i = 0; i < m->main->nresults; i++)
+		readers_of(l, m->main->results[i])->kept = true;
 }
 
 /* Tells of the products that stay, by reason. */
@@ -357,9 +532,13 @@ pass_precision(Module *m)
 
 	if (m->machine->kind == M_CPU && l.to != DT_NONE)
 		l.unit = machine_mma_tile(m->machine, l.to, l.to);
+	if (m->machine->kind != M_CPU && l.to != DT_NONE && l.to != DT_F32)
+		count_readers(&l);
 	if (m->precision != PREC_MODEL)
 		rewrite_module(m, false, lowered_node, &l);
 	tell(&l);
 	map_free(&l.narrow);
+	map_free(&l.of);
+	map_free(&l.readers);
 	return true;
 }

@@ -125,7 +125,7 @@ def supported(dtype, target):
 
 
 # what a quick run does of them
-QUICK = {("sm_80", "odd", "f16"), ("sm_80", "long", "f16"), ("gfx942", "long", "bf16"), ("sm_80", "attention", "bf16"), ("sm_80", "conv3x3", "tf32"),
+QUICK = {("sm_80", "odd", "f16"), ("sm_80", "stem", "bf16"), ("sm_80", "long", "f16"), ("gfx942", "long", "bf16"), ("sm_80", "attention", "bf16"), ("sm_80", "conv3x3", "tf32"),
          ("sm_80", "symbolic", "f16"), ("sm_75", "attention", "f16"), ("sm_75", "conv3x3", "f16"),
          ("gfx90a", "odd", "bf16"), ("gfx942", "attention", "f16"), ("gfx942", "conv3x3", "f16"),
          ("gfx1100", "attention", "bf16"), ("gfx1100", "stem", "f16")}
