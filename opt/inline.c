@@ -484,8 +484,10 @@ is_spelled_out(Inliner *f, const Node *p, const Use *u, double cost)
 	int64_t dims[MAX_RANK];
 	int i;
 
-	if ((machine_gpu(f->m->machine) && !meets_few(u)) || !u->reduced || u->guarded || !behind || cost > COST_SPELLED
-	 || u->user->code != O_TENSOR || !feeds_product(f->m, (Use *)u) || !const_dims(p, dims))
+	if (u->user->code != O_TENSOR || !u->reduced || u->guarded || !behind || cost > COST_SPELLED
+	 || !feeds_product(f->m, (Use *)u) || !const_dims(p, dims))
+		return false;
+	if (machine_gpu(f->m->machine) && !meets_few(u))
 		return false;
 	size = dtypes[dtype_of(p)].bits / 8.0;
 	for (i = 0; i < rank_of(p); i++)
