@@ -96,7 +96,7 @@ static int make_threads(TccContext *ctx)
 		return tcc_no_memory(&ctx->err, nk);
 	ctx->threads = o->threads;
 	if (inst->dev) {
-		ctx->launch = tcc_launch_device;
+		ctx->launch = inst->dev->ops->queue->kernel;
 		return 0;
 	}
 	ctx->launch = tcc_launch_one;

@@ -22,7 +22,7 @@ enum { GET_XCOMP_SUPP = 0x1021, REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
 
 /* name, CPUID leaf, subleaf, register, bit, state */
 static const struct Feature {
-	const char *name;
+	char name[16];                  /* in the row: no relocation */
 	uint32_t leaf, sub;
 	uint8_t reg, bit;
 	uint32_t state;
@@ -99,7 +99,7 @@ static Found look(const struct Feature *f)
 
 /* name, auxiliary vector's entry, bit (of the kernel's hwcap.h) */
 static const struct Feature {
-	const char *name;
+	char name[16];
 	unsigned long entry;
 	uint8_t bit;
 } features[] = {
@@ -134,7 +134,7 @@ static Found look(const struct Feature *f)
 #else
 
 static const struct Feature {
-	const char *name;
+	char name[16];
 } features[] = {{""}};
 
 static Found look(const struct Feature *f)

@@ -16,14 +16,14 @@ static const struct { char kind; uint8_t size; } npy[TCC_NDTYPES] = {
 };
 
 #define ROW(number, id, text, width, dl) [number] = {text, width, dl},
-static const struct { const char *name; uint8_t bits, code; } rows[TCC_NDTYPES] = {
+static const struct { char name[15]; uint8_t bits, code; } rows[TCC_NDTYPES] = {
 	TCC_DTYPES(ROW)
 };
 #undef ROW
 
 bool tcc_dtype_info(uint32_t dtype, TccDtypeInfo *info)
 {
-	if (dtype >= TCC_NDTYPES || !rows[dtype].name)
+	if (dtype >= TCC_NDTYPES || !rows[dtype].bits)
 		return false;
 	*info = (TccDtypeInfo){rows[dtype].name, rows[dtype].bits, rows[dtype].code,
 	                       npy[dtype].kind, npy[dtype].size};
@@ -37,7 +37,7 @@ int tcc_dtype_bits(uint32_t dtype)
 
 const char *tcc_dtype_name(uint32_t dtype)
 {
-	return dtype < TCC_NDTYPES && rows[dtype].name ? rows[dtype].name : "?";
+	return dtype < TCC_NDTYPES && rows[dtype].bits ? rows[dtype].name : "?";
 }
 
 uint32_t tcc_dtype_of(const TccTensor *t)

@@ -342,7 +342,7 @@ static int write_pb(const TccValue *v, const char *name, TccBuf *out, TccErr *er
 /* --- the formats ------------------------------------------------------------------------- */
 
 static const struct Format {
-	const char *ending;
+	char ending[8];
 	int (*read)(TccBytes in, const TccWant *want, TccValue *v, TccErr *err);
 	int (*write)(const TccValue *v, const char *name, TccBuf *out, TccErr *err);
 } formats[] = {

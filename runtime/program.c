@@ -15,32 +15,36 @@
 enum Kind { FLAG, TEXT, NUMBER, SECONDS, PAIR_IN, PAIR_OUT, OPTIONAL_TEXT };
 
 static const struct Option {
-	const char *name, *arg, *help;
-	enum Kind kind;
-	size_t field;
+	char name[13], arg[10];         /* in the row: no relocations; no argument: empty */
+	uint8_t kind;                   /* enum Kind */
+	uint16_t field;
+	char help[72];
 } options[] = {
-	{"--input", "NAME=FILE", "read an input; a .npz alone gives all that it names", PAIR_IN, 0},
-	{"--output", "NAME=FILE", "write an output", PAIR_OUT, 0},
-	{"--output-dir", "DIR", "write output_0.npy, output_1.npy ... there", TEXT,
-	 offsetof(Args, output_dir)},
-	{"--threads", "N", "threads to use (default: the CPUs there are)", NUMBER,
-	 offsetof(Args, threads)},
-	{"--device", "D", "cpu, cuda, cuda:1, hip, sim", TEXT, offsetof(Args, device)},
-	{"--weights", "FILE", "the weights, where they are not in the program", TEXT,
-	 offsetof(Args, weights)},
-	{"--info", NULL, "describe the model", FLAG, offsetof(Args, info)},
-	{"--bench", NULL, "time it, on made-up inputs where none are given", FLAG,
-	 offsetof(Args, bench)},
-	{"--profile", NULL, "time its kernels", FLAG, offsetof(Args, profile)},
-	{"--trace", "FILE", "with --profile: the last run's launches, for chrome://tracing", TEXT,
-	 offsetof(Args, trace)},
-	{"--warmup", "N", "runs before the timed ones (default 5)", NUMBER, offsetof(Args, warmup)},
-	{"--iters", "N", "timed runs (default: as many as the duration takes, 10 at least)", NUMBER,
-	 offsetof(Args, iters)},
-	{"--duration", "S", "seconds of timed runs (default 2)", SECONDS, offsetof(Args, duration)},
-	{"--json", "FILE", "results as JSON, to stdout or =FILE", OPTIONAL_TEXT,
-	 offsetof(Args, json_file)},
-	{"--help", NULL, "this text", FLAG, offsetof(Args, help)},
+	{"--input", "NAME=FILE", PAIR_IN, 0,
+	 "read an input; a .npz alone gives all that it names"},
+	{"--output", "NAME=FILE", PAIR_OUT, 0, "write an output"},
+	{"--output-dir", "DIR", TEXT, offsetof(Args, output_dir),
+	 "write output_0.npy, output_1.npy ... there"},
+	{"--threads", "N", NUMBER, offsetof(Args, threads),
+	 "threads to use (default: the CPUs there are)"},
+	{"--device", "D", TEXT, offsetof(Args, device), "cpu, cuda, cuda:1, hip, sim"},
+	{"--weights", "FILE", TEXT, offsetof(Args, weights),
+	 "the weights, where they are not in the program"},
+	{"--info", "", FLAG, offsetof(Args, info), "describe the model"},
+	{"--bench", "", FLAG, offsetof(Args, bench),
+	 "time it, on made-up inputs where none are given"},
+	{"--profile", "", FLAG, offsetof(Args, profile), "time its kernels"},
+	{"--trace", "FILE", TEXT, offsetof(Args, trace),
+	 "with --profile: the last run's launches, for chrome://tracing"},
+	{"--warmup", "N", NUMBER, offsetof(Args, warmup),
+	 "runs before the timed ones (default 5)"},
+	{"--iters", "N", NUMBER, offsetof(Args, iters),
+	 "timed runs (default: as many as the duration takes, 10 at least)"},
+	{"--duration", "S", SECONDS, offsetof(Args, duration),
+	 "seconds of timed runs (default 2)"},
+	{"--json", "FILE", OPTIONAL_TEXT, offsetof(Args, json_file),
+	 "results as JSON, to stdout or =FILE"},
+	{"--help", "", FLAG, offsetof(Args, help), "this text"},
 };
 
 int tcc_report(const Program *p, int code, const char *fmt, ...)
@@ -61,7 +65,7 @@ static void help(const Program *p)
 	for (size_t i = 0; i < TCC_COUNT(options); i++) {
 		const struct Option *o = &options[i];
 		char left[40];
-		snprintf(left, sizeof left, o->kind == OPTIONAL_TEXT ? "%s[=%s]" : o->arg ? "%s %s" : "%s",
+		snprintf(left, sizeof left, o->kind == OPTIONAL_TEXT ? "%s[=%s]" : *o->arg ? "%s %s" : "%s",
 		         o->name, o->arg);
 		printf("  %-22s %s\n", left, o->help);
 	}

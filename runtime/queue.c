@@ -292,6 +292,7 @@ const TccQueueOps tcc_queue_ops = {
 	.drop = drop,
 	.send = tcc_stage_send,
 	.need = tcc_stage_need,
+	.kernel = tcc_launch_device,
 	.launch = launch,
 	.move = move,
 	.flush = flush,

@@ -254,6 +254,9 @@ typedef struct TccWork {
 	uint64_t bytes;
 } TccWork;
 
+/* Runs a kernel with the plan's arguments, as abi.h states them. */
+typedef int TccLaunchFn(TccContext *ctx, uint32_t kernel, const int64_t *args);
+
 /* A context's work on a device, held back until something waits for it (queue.c), and its transfers
  * (stage.c): what only programs with a device carry. */
 typedef struct TccQueueOps {
@@ -261,6 +264,7 @@ typedef struct TccQueueOps {
 	void (*close)(TccContext *ctx);
 	void (*drop)(TccContext *ctx);          /* what a failed run has left */
 	int (*send)(TccContext *ctx);           /* inputs are bound */
+	TccLaunchFn *kernel;
 	int (*launch)(TccContext *ctx, const TccLaunch *l, uint32_t nparams);
 	int (*move)(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes);
 	int (*flush)(TccContext *ctx);
@@ -416,8 +420,6 @@ typedef struct TccList {
 	uint8_t *p;
 	uint64_t used, cap, count;
 } TccList;
-
-typedef int TccLaunchFn(TccContext *ctx, uint32_t kernel, const int64_t *args);
 
 struct TccContext {
 	TccRun run;             /* first: a plan's TccRun is its context */
