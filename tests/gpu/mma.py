@@ -195,16 +195,18 @@ SHAPE = {"sm_75": (16, 8, 8), "sm_80": (16, 8, 16), "gfx942": (16, 16, 16), "gfx
 
 
 def counts(tcc, tmp):
-    m, k, n = 256, 128, 256
-    for target, shape in SHAPE.items():
-        _, lines = run(tcc, tmp, product(m, k, n), "f16", target)
+    even = [(target, 256, 128, 256) for target in SHAPE]
+    for target, m, k, n in even + [("sm_87", 640, 64, 768), ("sm_87", 768, 64, 640)]:    # 16 tiles for 16 units
+        case, shape = product(m, k, n), SHAPE.get(target, SHAPE["sm_80"])
+        got, lines = run(tcc, tmp, case, "f16", target)
         want = m * n * k // int(np.prod(shape))
         waves = float(re.search(r"wavefronts ([\d.]+)", lines[0])[1])
         sectors = max(float(s) for s in re.findall(r"sectors ([\d.]+)", lines[0]))
         faults = [f"{instructions(lines)} instructions, not {want}"] * (instructions(lines) != want)
         faults += [f"wavefronts {waves} of ideal"] * (waves > WAVEFRONTS and target != "gfx1100")
         faults += [f"sectors {sectors} of ideal"] * (sectors > SECTORS)
-        yield f"{target} counts (wavefronts {waves}, sectors {sectors})", faults
+        faults += ["wrong"] * (not np.all(np.abs(got - case[3]) <= 2e-3 * case[3].max()))
+        yield f"{target} {m} x {k} x {n} counts (wavefronts {waves}, sectors {sectors})", faults
 
 
 def text(tcc, tmp):

@@ -20,6 +20,7 @@ from onnx import numpy_helper as nh
 KERNELS = {
     "square": ("MatMul", [[2048, 2048], [2048, 2048]], P.FLOAT16, {}),
     "tall": ("MatMul", [[8192, 1024], [1024, 64]], P.FLOAT16, {}),
+    "dense": ("MatMul", [[4096, 3072], [3072, 768]], P.FLOAT16, {}),
     "few": ("MatMul", [[64, 2048], [2048, 768]], P.FLOAT16, {}),
     "conv": ("Conv", [[8, 128, 28, 28], [128, 128, 3, 3]], P.FLOAT16, {"pads": [1] * 4}),
     "bytes": ("MatMulInteger", [[512, 2048], [2048, 512]], P.INT8, {}),

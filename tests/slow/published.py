@@ -123,7 +123,7 @@ def attention(heads, n_, depth):
 FLOPS = 2 * 4096 ** 3
 ATTENTION = 4 * 4 * 16 * 2048 ** 2 * 128
 # what is not reached yet: it must not become worse than this
-REACHED = {"BERT-base, 32": 3930, "attention 2048, 128, sm_90a": 265}
+REACHED = {"attention 2048, 128, sm_90a": 265}
 LAUNCHES = {"ResNet-50, 1": 56, "ResNet-50, 32": 56, "BERT-base, 1": 7 * 12 + 3, "BERT-base, 32": 7 * 12 + 3}
 # name: network, machine, published us (None: only a goal), goal in us (None: none), what was measured
 CASES = {
