@@ -34,4 +34,11 @@ Node *rotary(Build *, Node *x4, Node *cos, Node *sin,
 	Node *(*position)(Module *, Node *n, Node *s, void *), void *arg,
 	bool interleaved, Node *rotated);
 
+/* contrib_attention.c */
+/* The attribute, or 0 after an error. */
+int64_t head_count(Build *, const char *name);
+/* split_heads of x plus a bias (or NULL) [columns], its part from column bias_from on. */
+Node *biased_columns(Build *, Node *x, Node *bias, int64_t heads, Node *first, Node *bias_from,
+	Node *size);
+
 #endif

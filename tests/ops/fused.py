@@ -8,23 +8,10 @@ import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ops2"))
-from single import F, MS, T, expect, f, report, result, rng, scalar  # noqa: E402
+from single import F, MS, T, cases_in, expect, f, report, result, rng, scalar  # noqa: E402
 
 kind = sys.argv[1]
-t = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}[kind]
-onnx_type = {"f16": T.FLOAT16, "bf16": T.BFLOAT16, "f32": F, "f64": T.DOUBLE}[kind]
-
-
-def g(*s):
-    """Random numbers that the type holds, as doubles."""
-    return f(*s).astype(t).astype(np.float64)
-
-
-def ok(name, op, ins, outs, **kw):
-    """Doubles are given and expected in the type."""
-    def cast(a):
-        return a.astype(t) if a is not None and a.dtype == np.float64 else a
-    expect(name, op, [cast(a) for a in ins], [cast(np.asarray(a)) if a is not None else None for a in outs], MS, **kw)
+t, g, ok = cases_in(kind)
 
 
 def gelu(x):

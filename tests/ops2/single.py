@@ -3,6 +3,7 @@ is their last argument."""
 import os
 import sys
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -104,6 +105,22 @@ def expect(name, op, ins, results, domain="", inits=(), **attrs):
     types = [None if r is None else proto(r).data_type for r in results]
     model, feed = single(op, ins, types, domain, inits, **attrs)
     save(name, model, feed, [r for r in results if r is not None])
+
+
+def cases_in(kind):
+    """Of a float type: the type, g for random doubles that it holds, and ok: as expect, with doubles given and
+    expected in the type, of com.microsoft."""
+    t = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}[kind]
+
+    def g(*s):
+        return f(*s).astype(t).astype(np.float64)
+
+    def cast(a):
+        return None if a is None else np.asarray(a).astype(t) if np.asarray(a).dtype == np.float64 else np.asarray(a)
+
+    def ok(name, op, ins, outs, **kw):
+        expect(name, op, [cast(a) for a in ins], [cast(a) for a in outs], MS, **kw)
+    return t, g, ok
 
 
 def result(op, ins, outs=(F,), domain="", **attrs):
