@@ -160,6 +160,25 @@ static Node *exp_short(const X *x, Node *a)
 	return mul(x, addk(x, p, 1), pow2_of(x, t));
 }
 
+/*
+ * One constant for log 2: where n is large the result is small, and its error below 2^-29 whatever a
+ * is. The exponent's bias stands in the magic number, so that n's bits alone are the power of two; n = -127
+ * makes that 0.
+ */
+Node *
+math_exp_low(Module *m, Node *a)
+{
+	X f = kind_of(m, a->type->dtype), *x = &f;
+
+	if (!f32(x))
+		return exp_scaled(x, a, NULL, 1);
+	a = at_least(x, a, -88);
+	Node *t = madk(x, a, 0x1.715476p+0, k(x, x->magic + x->bias)), *n = addk(x, t, -x->magic - x->bias);
+	Node *r = madk(x, n, -0x1.62e43p-1, a);
+	return mul(x, mad(x, r, poly(x, r, COEF(EXP_LOW_F32)), k(x, 1)),
+		value(x, both(x, O_SHL, bits(x, t), x->mant)));
+}
+
 /* s*s*(q+1) - 1 as s * (s*q + (s - 1/s)) */
 static Node *expm1_of(const X *x, Node *a)
 {

@@ -8,31 +8,19 @@
  *
  * Blocks of keys that a mask hides from all of the rows are left out.
  *
- * Where a factor's lanes are not contiguous in memory (keys, mostly), a panel of it is first copied
- * so that they are: once for all rows of the block.
+ * Scores and softmax have their lanes across queries (attend_across.c), or along keys: where there
+ * are few queries (decoding), where others read the scores, and where what they meet lies along the
+ * keys. Both forms stand in the kernel where the number of queries is not known.
+ *
+ * Where a factor's lanes are not contiguous in memory, a panel of it is first copied so that they
+ * are: once for all rows of the block.
  */
 #include <stdlib.h>
 #include <string.h>
-#include "sched.h"
+#include "attend_cpu.h"
 
-/* Of a block; bytes of a panel. */
-enum { BLOCK_ROWS = 96, BLOCK_KEYS = 256, MAX_PANEL = 1 << 18 };
-
-typedef struct Flash {
-	KB *kb;
-	Module *m;
-	Attention a;
-	DType type;            /* of sums and exponentials */
-	int rows, keys;        /* of a full block */
-	Node *row, *column;    /* axes of the result */
-	Node *q0, *nrows, *k0, *nkeys;   /* the block's first row and key, and how many there are */
-	Map out, score;        /* the other axes of result and score -> their values */
-	Node *max, *sum, *rise;   /* a row's: [rows]; rise: what the last block scales its sums by */
-	/* tensors of the exponentials, [q, k], and of the sums before and after a block, [2, q, c]: the
-	 * last tile's rows may be computed twice, so they must not be their own operands */
-	Node *exps, *total;
-	Node *before, *after;  /* which of the two is which */
-} Flash;
+/* Of a block, keys with lanes along them and across; bytes of a panel. */
+enum { BLOCK_ROWS = 96, BLOCK_KEYS = 256, ACROSS_KEYS = 192, MAX_PANEL = 1 << 18 };
 
 static Node *
 scratch(Flash *f, Region *r, const char *name, DType d, int n, const int64_t *extent)
@@ -40,8 +28,8 @@ scratch(Flash *f, Region *r, const char *name, DType d, int n, const int64_t *ex
 	return kb_scratch(f->kb, r, name, d, n, extent);
 }
 
-static Region *
-loop(Flash *f, Region *r, Node *extent, Node **axis)
+Region *
+attend_loop(Flash *f, Region *r, Node *extent, Node **axis)
 {
 	Region *in = region_new(f->m, NULL);
 
@@ -50,21 +38,20 @@ loop(Flash *f, Region *r, Node *extent, Node **axis)
 	return in;
 }
 
-static Node *
-cell(Flash *f, Node *buffer, Node *i)
+Node *
+attend_cell(Flash *f, Node *buffer, Node *i)
 {
 	return l_load(f->m, buffer, 1, &i);
 }
 
-static void
-set_cell(Flash *f, Region *r, Node *buffer, Node *i, Node *v)
+void
+attend_set(Flash *f, Region *r, Node *buffer, Node *i, Node *v)
 {
 	l_store(f->m, r, buffer, 1, &i, kb_emit(f->kb, r, v));
 }
 
-/* e, over the result's axes, for row q. */
-static Node *
-at_row(Flash *f, Node *e, Node *q)
+Node *
+attend_at_row(Flash *f, Node *e, Node *q)
 {
 	e = subst(f->m, e, &f->out, false);
 	return subst1(f->m, e, f->row, q);
@@ -107,11 +94,24 @@ in_place(Flash *f)
 	return ok;
 }
 
+/* Of the running maximum, sum and totals. */
 static void
-open_buffers(Flash *f, const Group *g, Region *r)
+open_sums(Flash *f, Region *r)
 {
-	int64_t rows = f->rows, block[2] = {f->rows, f->keys},
-		sums[3] = {2, f->rows, const_or(f->column->in[0], 1)};
+	int64_t rows = f->rows, sums[3] = {2, f->rows, const_or(f->column->in[0], 1)};
+
+	f->total = inner_tensor(f->m, "total", f->type, 3, sums);
+	map_put(&f->kb->local, f->total, sums_of(f, scratch(f, r, "total", f->type, 3, sums)));
+	f->max = scratch(f, r, "max", f->type, 1, &rows);
+	f->sum = scratch(f, r, "sum", f->type, 1, &rows);
+	f->rise = scratch(f, r, "rise", f->type, 1, &rows);
+}
+
+/* Of scores and exponentials, with lanes along the keys. */
+static void
+open_scores(Flash *f, const Group *g, Region *r)
+{
+	int64_t block[2] = {f->rows, f->keys};
 	DType stored = storage_type(dtype_of(f->a.score));
 	Node *scores = scratch(f, r, "scores", stored, 2, block),
 		*exps = in_place(f) ? scores : scratch(f, r, "exps", f->type, 2, block);
@@ -121,11 +121,19 @@ open_buffers(Flash *f, const Group *g, Region *r)
 	map_put(&f->kb->local, f->a.score, l);
 	f->exps = inner_tensor(f->m, "exps", f->type, 2, block);
 	map_put(&f->kb->local, f->exps, block_of(f, exps, 0, 1));
-	f->total = inner_tensor(f->m, "total", f->type, 3, sums);
-	map_put(&f->kb->local, f->total, sums_of(f, scratch(f, r, "total", f->type, 3, sums)));
-	f->max = scratch(f, r, "max", f->type, 1, &rows);
-	f->sum = scratch(f, r, "sum", f->type, 1, &rows);
-	f->rise = scratch(f, r, "rise", f->type, 1, &rows);
+}
+
+/* With lanes across queries: [k][q]. */
+static void
+open_across(Flash *f, Region *r)
+{
+	int64_t block[2] = {f->keys, f->rows}, shape[2] = {f->rows, f->keys};
+	Local *l = block_of(f, scratch(f, r, "exps", f->type, 2, block), 1, 0);
+
+	l->base[0] = f->k0, l->base[1] = f->q0;
+	f->exps = inner_tensor(f->m, "exps", f->type, 2, shape);
+	map_put(&f->kb->local, f->exps, l);
+	across_open(f, r);
 }
 
 /* ---- the two products ------------------------------------------------------------------------ */
@@ -140,26 +148,26 @@ wants_panel(Flash *f, const Contraction *c, const int64_t *red)
 	return !(stride && is_intv(stride, 1)) && bytes >= 0 && bytes <= MAX_PANEL;
 }
 
-/* The block's rows by the columns [n0, end), tile by tile. */
-static void
-tiles(Flash *f, Region *r, Tile *t, Node *first, Node *count, const int64_t *red)
+void
+attend_tiles(Flash *f, Region *r, Tile *t, Node *first, Node *count, Node *extent,
+	const int64_t *red)
 {
 	Module *m = f->m;
 	Contraction c = *t->c;
 	Node *panel, *mt;
-	Region *in = loop(f, r, x_ceildiv(m, count, x_idx(m, c.nr)), &panel), *row;
+	Region *in = attend_loop(f, r, x_ceildiv(m, count, x_idx(m, c.nr)), &panel), *row;
 
 	t->kb = f->kb;
 	t->c = &c;
 	t->lanes = lanes_of(f->kb->s, c.reduce->type->dtype);
 	t->vecs = c.nr / t->lanes;
-	t->base = f->q0;
 	t->n0 = l_let(m, in, x_add(m, first, x_muli(m, panel, c.nr)));
-	t->padded = wants_panel(f, &c, red);
-	if (t->padded)
+	if (!t->padded && wants_panel(f, &c, red)) {
 		copy_panel(f->kb, in, &c, t->n0, red);
-	row = loop(f, in, x_ceildiv(m, f->nrows, x_idx(m, c.mr)), &mt);
-	tile_rows(t, row, mt, f->nrows);
+		t->padded = true;
+	}
+	row = attend_loop(f, in, x_ceildiv(m, extent, x_idx(m, c.mr)), &mt);
+	tile_rows(t, row, mt, extent);
 }
 
 static void
@@ -168,7 +176,7 @@ block_scores(Flash *f, Region *r)
 	Attention *a = &f->a;
 	Module *m = f->m;
 	Contraction c = a->qk;
-	Tile t = {.c = &c, .t = a->score, .m = a->score->in[a->row]};
+	Tile t = {.c = &c, .t = a->score, .m = a->score->in[a->row], .base = f->q0};
 	int64_t red[MAX_RANK];
 	int i;
 
@@ -181,7 +189,7 @@ block_scores(Flash *f, Region *r)
 		t.idx[i] = subst(m, a->score->in[i], &f->score, false);
 	for (i = 0; i < c.nred; i++)
 		red[i] = const_or(c.red[i]->in[0], -1);
-	tiles(f, r, &t, f->k0, f->nkeys, red);
+	attend_tiles(f, r, &t, f->k0, f->nkeys, f->nrows, red);
 }
 
 static void
@@ -190,8 +198,9 @@ block_values(Flash *f, Region *r)
 	Module *m = f->m;
 	Contraction c = f->a.pv;
 	Node *k = x_axis(m, f->nkeys), *key = x_add(m, f->k0, k), *at[2] = {f->row, key},
-		*sums[3] = {f->before, f->row, c.n}, *rise = cell(f, f->rise, x_sub(m, f->row, f->q0));
-	Tile t = {.c = &c, .t = f->total, .m = f->row, .idx = {f->after, f->row, c.n}};
+		*sums[3] = {f->before, f->row, c.n}, *rise = attend_cell(f, f->rise, x_sub(m, f->row, f->q0));
+	Tile t = {.c = &c, .t = f->total, .m = f->row, .base = f->q0,
+		.idx = {f->after, f->row, c.n}};
 	int64_t red = f->keys;
 
 	c.red[0] = k;
@@ -200,7 +209,7 @@ block_values(Flash *f, Region *r)
 	c.b = subst1(m, subst(m, c.b, &f->out, false), f->a.key, key);
 	t.body = c.whole = c.reduce;
 	t.init = x_mul(m, x_read(m, f->total, sums), rise);
-	tiles(f, r, &t, x_idx(m, 0), c.n->in[0], &red);
+	attend_tiles(f, r, &t, x_idx(m, 0), c.n->in[0], f->nrows, &red);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -210,7 +219,7 @@ typedef struct RowOf { Flash *f; Node *q, *shift, *i; } RowOf;
 static Node *
 x_of(Flash *f, Node *q, Node *k)
 {
-	return x_cast(f->m, f->type, subst1(f->m, at_row(f, f->a.x, q), f->a.key, k));
+	return x_cast(f->m, f->type, subst1(f->m, attend_at_row(f, f->a.x, q), f->a.key, k));
 }
 
 static void
@@ -236,9 +245,9 @@ block_softmax(Flash *f, Region *r)
 		*rise, *sum, *idx[2];
 	RowOf c = {.f = f};
 
-	r = loop(f, r, f->nrows, &i);
+	r = attend_loop(f, r, f->nrows, &i);
 	c.q = x_add(m, f->q0, i);
-	old = l_let(m, r, cell(f, f->max, i));
+	old = l_let(m, r, attend_cell(f, f->max, i));
 	new = kb_emit(f->kb, r, x_reduce(m, COMB_MAX, 1, &j, x_of(f, c.q, x_add(m, f->k0, j))));
 	new = l_let(m, r, legalize(m, x_comb(m, COMB_MAX, old, new)));
 	c.shift = l_let(m, r, x_select(m, x_eq(m, new, low), x_int(m, f->type, 0), new));
@@ -247,9 +256,9 @@ block_softmax(Flash *f, Region *r)
 	j = x_axis(m, f->nkeys);
 	idx[0] = c.q, idx[1] = x_add(m, f->k0, j);
 	sum = kb_emit(f->kb, r, x_reduce(m, COMB_SUM, 1, &j, x_read(m, f->exps, idx)));
-	set_cell(f, r, f->sum, i, x_add(m, x_mul(m, cell(f, f->sum, i), rise), sum));
-	set_cell(f, r, f->rise, i, rise);
-	set_cell(f, r, f->max, i, new);
+	attend_set(f, r, f->sum, i, x_add(m, x_mul(m, attend_cell(f, f->sum, i), rise), sum));
+	attend_set(f, r, f->rise, i, rise);
+	attend_set(f, r, f->max, i, new);
 }
 
 static void
@@ -262,17 +271,42 @@ clear_column(KB *kb, Region *r, Node *j, void *ctx)
 }
 
 static void
+open_row(KB *kb, Region *r, Node *i, void *ctx)
+{
+	Flash *f = ctx;
+
+	attend_set(f, r, f->max, i, x_comb_identity(kb->m, COMB_MAX, f->type));
+	attend_set(f, r, f->sum, i, x_int(kb->m, f->type, 0));
+}
+
+static void
 open_rows(Flash *f, Region *r)
 {
-	Module *m = f->m;
 	Node *i;
 	RowOf c = {.f = f};
 
-	r = loop(f, r, f->nrows, &i);
-	c.q = x_add(m, f->q0, i);
-	set_cell(f, r, f->max, i, x_comb_identity(m, COMB_MAX, f->type));
-	set_cell(f, r, f->sum, i, x_int(m, f->type, 0));
+	vector_loop(f->kb, r, x_idx(f->m, f->rows), lanes_of(f->kb->s, f->type), open_row, f);
+	r = attend_loop(f, r, f->nrows, &i);
+	c.q = x_add(f->m, f->q0, i);
 	vector_loop(f->kb, r, f->column->in[0], lanes_of(f->kb->s, f->type), clear_column, &c);
+}
+
+/* e with the inverse in place of quotients by the sum. */
+static Node *
+by_inverse(Module *m, Node *e, const Node *sum, Node *inverse)
+{
+	Node **list;
+	Map map = {0};
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		if (list[i]->code == O_DIV && list[i]->in[1] == sum)
+			map_put(&map, list[i], x_mul(m, list[i]->in[0], inverse));
+	free(list);
+	e = subst(m, e, &map, false);
+	map_free(&map);
+	return e;
 }
 
 static void
@@ -282,62 +316,41 @@ result_column(KB *kb, Region *r, Node *j, void *ctx)
 	Flash *f = c->f;
 	Module *m = kb->m;
 	Node *out = f->a.out, *total = x_read(m, f->total, (Node *[]){f->before, c->q, j}), *e,
-		*idx[MAX_RANK];
+		*sum = attend_cell(f, f->sum, c->i), *idx[MAX_RANK];
 	int i;
 
-	e = attention_scaled(m, &f->a, total, cell(f, f->sum, c->i), cell(f, f->max, c->i));
+	e = attention_scaled(m, &f->a, total, sum, attend_cell(f, f->max, c->i));
+	e = by_inverse(m, e, sum, attend_cell(f, f->rise, c->i));
 	e = x_select(m, x_eq(m, f->a.key->in[0], x_idx(m, 0)), x_int(m, f->type, 0), e);
 	e = subst1(m, out->in[out->nin - 1], f->a.reduce, e);
-	e = subst1(m, at_row(f, e, c->q), f->column, j);
+	e = subst1(m, attend_at_row(f, e, c->q), f->column, j);
 	for (i = 0; i < rank_of(out); i++)
-		idx[i] = subst1(m, at_row(f, out->in[i], c->q), f->column, j);
+		idx[i] = subst1(m, attend_at_row(f, out->in[i], c->q), f->column, j);
 	kb_store(kb, r, out, idx, kb_emit(kb, r, e));
+}
+
+static void
+invert_sum(KB *kb, Region *r, Node *i, void *ctx)
+{
+	Flash *f = ctx;
+	Module *m = kb->m;
+
+	attend_set(f, r, f->rise, i, x2(m, O_DIV, x_int(m, f->type, 1), attend_cell(f, f->sum, i)));
 }
 
 static void
 close_rows(Flash *f, Region *r)
 {
 	RowOf c = {.f = f};
+	int lanes = lanes_of(f->kb->s, f->type);
 
-	r = loop(f, r, f->nrows, &c.i);
+	vector_loop(f->kb, r, f->nrows, lanes, invert_sum, f);
+	r = attend_loop(f, r, f->nrows, &c.i);
 	c.q = x_add(f->m, f->q0, c.i);
-	vector_loop(f->kb, r, f->column->in[0], lanes_of(f->kb->s, f->type), result_column, &c);
+	vector_loop(f->kb, r, f->column->in[0], lanes, result_column, &c);
 }
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
-
-typedef struct Unit { Flash *f; const Group *g; } Unit;
-
-static void
-block_rows(KB *kb, Region *r, void *ctx)
-{
-	const Unit *u = ctx;
-	Flash *f = u->f;
-	Module *m = kb->m;
-	Node *n = f->a.key->in[0], *block;
-	Region *in;
-
-	if (!scores_leave(u->g, &f->a))
-		n = subst(m, attention_end(m, &f->a, f->q0, f->nrows), &f->out, false);
-	n = kb_emit(kb, r, n);
-	n = n->code == O_NUM ? n : l_let(m, r, n);
-	block = x_axis(m, x_ceildiv(m, n, x_idx(m, f->keys)));
-	f->k0 = x_muli(m, block, f->keys);
-	f->before = x_mod(m, block, x_idx(m, 2));
-	f->after = x_sub(m, x_idx(m, 1), f->before);
-	open_buffers(f, u->g, r);
-	open_rows(f, r);
-	in = region_new(m, NULL);
-	f->nkeys = l_let(m, in, x_min(m, x_idx(m, f->keys), x_sub(m, n, f->k0)));
-	f->nkeys->lo = 0;
-	f->nkeys->hi = f->keys;
-	block_scores(f, in);
-	block_softmax(f, in);
-	block_values(f, in);
-	l_for(m, r, F_SERIAL, block, in);
-	f->before = x_mod(m, block->in[0], x_idx(m, 2));
-	close_rows(f, r);
-}
 
 /* How many of n (0: not known) go into a block of about `most`, in equal parts of multiples of
  * `step`. */
@@ -347,6 +360,69 @@ block_size(int64_t n, int most, int step)
 	int64_t parts = n > 0 ? (n + most - 1) / most : 0, size = parts ? (n + parts - 1) / parts : most;
 
 	return (int)((size + step - 1) / step * step);
+}
+
+typedef enum Form { ALONG, ACROSS, EITHER } Form;
+typedef struct Unit { Flash *f; const Group *g; Form form; } Unit;
+
+/* A block's keys, one block of keys after the other. */
+static void
+block_keys(const Unit *u, Region *r, Node *n, bool across)
+{
+	Flash *f = u->f;
+	Module *m = f->m;
+	Node *block;
+	Region *in = region_new(m, NULL);
+
+	f->keys = across ? block_size(const_or(f->a.key->in[0], 0), ACROSS_KEYS, f->across.mr)
+		: block_size(const_or(f->a.key->in[0], 0), BLOCK_KEYS, f->a.qk.nr);
+	block = x_axis(m, x_ceildiv(m, n, x_idx(m, f->keys)));
+	f->k0 = x_muli(m, block, f->keys);
+	f->before = x_mod(m, block, x_idx(m, 2));
+	f->after = x_sub(m, x_idx(m, 1), f->before);
+	if (across)
+		open_across(f, r);
+	else
+		open_scores(f, u->g, r);
+	f->nkeys = l_let(m, in, x_min(m, x_idx(m, f->keys), x_sub(m, n, f->k0)));
+	f->nkeys->lo = 0;
+	f->nkeys->hi = f->keys;
+	if (across) {
+		across_scores(f, in);
+		across_softmax(f, in);
+	} else {
+		block_scores(f, in);
+		block_softmax(f, in);
+	}
+	block_values(f, in);
+	l_for(m, r, F_SERIAL, block, in);
+	f->before = x_mod(m, block->in[0], x_idx(m, 2));
+	close_rows(f, r);
+}
+
+static void
+block_rows(KB *kb, Region *r, void *ctx)
+{
+	const Unit *u = ctx;
+	Flash *f = u->f;
+	Module *m = kb->m;
+	Node *n = f->a.key->in[0];
+	Region *many, *few;
+
+	if (!scores_leave(u->g, &f->a))
+		n = subst(m, attention_end(m, &f->a, f->q0, f->nrows), &f->out, false);
+	n = kb_emit(kb, r, n);
+	n = n->code == O_NUM ? n : l_let(m, r, n);
+	open_sums(f, r);
+	open_rows(f, r);
+	if (u->form != EITHER) {
+		block_keys(u, r, n, u->form == ACROSS);
+		return;
+	}
+	many = region_new(m, NULL), few = region_new(m, NULL);
+	block_keys(u, few, n, false);
+	block_keys(u, many, n, true);
+	l_when(m, r, x_le(m, x_idx(m, lanes_of(kb->s, f->type) / 2), f->row->in[0]), many, few);
 }
 
 /* The definition in one expression, for what it says of sizes. */
@@ -403,24 +479,40 @@ pair_cost(const Attention *a)
 	return 2 * depth + 2 * (double)const_or(a->pv.n->in[0], 64) + 40;
 }
 
+/* Lanes across queries need half a vector of these. */
+static Form
+form_of(Flash *f, const Group *g)
+{
+	int64_t rows;
+	int lanes = lanes_of(f->kb->s, f->type);
+
+	if (f->rows % lanes || !across_fits(f, g))
+		return ALONG;
+	return is_int(f->row->in[0], &rows) ? ACROSS : EITHER;
+}
+
 Kernel *
 attention_cpu(Sched *s, Group *g)
 {
 	KB kb = kb_new(s, g->loc);
 	Module *m = s->m;
 	Flash f = {.kb = &kb, .m = m};
+	Unit u = {.f = &f, .g = g};
 	Region *body = region_new(m, NULL), *in = region_new(m, NULL);
 	Node *units, *blocks;
+	int64_t rows;
 	double cost;
-	int i;
+	int i, lanes;
 
 	if (!attention_of(s, g->members[g->n - 1], &f.a))
 		return NULL;
 	f.type = f.a.reduce->type->dtype;
 	f.row = f.a.outer[f.a.row];
 	f.column = f.a.pv.n;
-	f.rows = block_size(const_or(f.row->in[0], 0), BLOCK_ROWS, 1);
-	f.keys = block_size(const_or(f.a.key->in[0], 0), BLOCK_KEYS, f.a.qk.nr);
+	lanes = lanes_of(s, f.type);
+	rows = const_or(f.row->in[0], 0);
+	f.rows = rows && rows < lanes / 2 ? (int)rows
+		: block_size((rows + lanes - 1) / lanes, BLOCK_ROWS / lanes, 1) * lanes;
 	blocks = x_ceildiv(m, f.row->in[0], x_idx(m, f.rows));
 	for (i = 0, units = blocks; i < f.a.nouter; i++)
 		if (f.a.outer[i] && i != f.a.row)
@@ -429,7 +521,8 @@ attention_cpu(Sched *s, Group *g)
 	for (i = 0; i < rank_of(f.a.out); i++)
 		if (is_intv(dim_of(f.a.out, i), 1))
 			map_put(&f.out, f.a.out->in[i], x_idx(m, 0));
-	kb_versions(&kb, in, whole(&f), block_rows, &(Unit){&f, g});
+	u.form = form_of(&f, g);
+	kb_versions(&kb, in, whole(&f), block_rows, &u);
 	cost = pair_cost(&f.a) * (double)f.rows;
 	kb.k->flops = cost * (double)const_or(f.a.key->in[0], 64);
 	kb.k->cost = x_muli(m, f.a.key->in[0], (int64_t)cost);
@@ -437,6 +530,7 @@ attention_cpu(Sched *s, Group *g)
 	map_free(&f.out);
 	map_free(&f.score);
 	return kb_finish(&kb, body,
-		arena_printf(m->arena, "class=attention, rows=%d, keys=%d, tiles=[%d,%d] [%d,%d]", f.rows,
-			f.keys, f.a.qk.mr, f.a.qk.nr, f.a.pv.mr, f.a.pv.nr));
+		arena_printf(m->arena, "class=attention, rows=%d, keys=%d, tiles=[%d,%d] [%d,%d]%s", f.rows,
+			f.keys, u.form ? f.across.mr : f.a.qk.mr, u.form ? f.across.nr : f.a.qk.nr, f.a.pv.mr,
+			f.a.pv.nr, u.form ? ", across" : ""));
 }

@@ -262,6 +262,7 @@ typedef struct Tile {
 	Node *last;            /* rows past it are it once more; NULL: there are none */
 	int rows, lanes, vecs;
 	bool mask;             /* columns may end inside the tile */
+	bool past_end;         /* those past the last one may be computed and put as well */
 	bool padded;           /* b reads zeros past the last column */
 	/* which row tile it is of those that use the columns in turn, and how many those are; NULL:
 	 * nothing is fetched for the next ones */

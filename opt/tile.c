@@ -422,8 +422,8 @@ columns(Tile *t, Region *r)
 	Node *n = t->c->n->in[0], *end = x_addi(m, t->n0, t->vecs * t->lanes), *full = x_le(m, end, n);
 	Region *a, *b;
 
-	if (is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || full->code == O_NUM) {
-		t->mask = is_intv(full, 0);
+	if (t->past_end || is_intv(x_mod(m, n, x_idx(m, t->vecs * t->lanes)), 0) || full->code == O_NUM) {
+		t->mask = !t->past_end && is_intv(full, 0);
 		tile(t, r);
 		return;
 	}

@@ -118,6 +118,27 @@ same masked --dim b=2 --dim m=5 --dim n=513 $near
 for model in sink_first sink_last; do
 	same $model --dim b=2 --dim m=3 --dim n=600 $near
 done
+# sizes that are not known when it is compiled: few queries and many
+"$tcc" inspect "$t/plain.onnx" | grep -q 'class=attention.*across' || fail "no lanes across queries"
+for s in "2 1 300" "1 7 40" "2 8 13" "1 97 257" "1 200 513"; do
+	set -- $s
+	"$py" - "$t" $s <<'PY' && "$tcc" run "$t/plain.onnx" --input "$t/in.npz" --output-dir "$t/run" &&
+import sys
+import numpy as np
+out, b, m, n = sys.argv[1], *map(int, sys.argv[2:5])
+r = np.random.default_rng(b + m + n)
+q, k, v, mask, row = (r.standard_normal(d).astype(np.float32) for d in (
+    (b, 3, m, 20), (b, 3, n, 20), (b, 3, n, 9), (b, 1, 1, n), (m, 1)))
+mask[..., :n // 2] = -np.inf
+np.savez(out + "/in.npz", q=q, k=k, v=v, mask=mask, row=row)
+s = (0.25 * q @ k.transpose(0, 1, 3, 2) + mask + row).astype(np.float64)
+p = np.exp(s - s.max(-1, keepdims=True))
+np.save(out + "/want.npy", np.maximum(p / p.sum(-1, keepdims=True) @ v, 0))
+PY
+	"$py" -c 'import sys, numpy as np
+np.testing.assert_allclose(np.load(sys.argv[1]), np.load(sys.argv[2]), 1e-5, 2e-6)' "$t/run/output_0.npy" "$t/want.npy" ||
+		fail "plain at $s"
+done
 for target in x86-64-v2 c; do
 	same plain --dim b=1 --dim m=97 --dim n=257 --target $target $near
 done
