@@ -40,5 +40,17 @@ int64_t head_count(Build *, const char *name);
 /* split_heads of x plus a bias (or NULL) [columns], its part from column bias_from on. */
 Node *biased_columns(Build *, Node *x, Node *bias, int64_t heads, Node *first, Node *bias_from,
 	Node *size);
+/* One of the operands in [..., heads, operands, size], as [..., heads * size]. */
+Node *packed_part(Module *, Node *x, int part);
+
+/* What is added to scores, as Attention's mask_index and attention_bias say. */
+typedef struct Mask {
+	Node *mask, *bias, *past;      /* past: keys before this call's, an index */
+	bool causal;
+	double filter;
+} Mask;
+bool mask_args(Build *, Mask *, Node *mask, Node *bias);
+/* Checks the shapes, when operands and their past are known, and makes it a's bias. */
+void use_mask(Att *, Mask *);
 
 #endif

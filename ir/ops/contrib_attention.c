@@ -20,22 +20,10 @@ biased_columns(Build *b, Node *x, Node *bias, int64_t heads, Node *first, Node *
 	return t_tensor(m, 4, ax, x_add(m, x_read(m, y, ax), x_read(m, bias, &col)));
 }
 
-static Node *
-biased_heads(Build *b, Node *x, Node *bias, int64_t heads, Node *bias_from, Node *size)
-{
-	return biased_columns(b, x, bias, heads, x_idx(b->m, 0), bias_from, size);
-}
-
 /* ---- masks ----------------------------------------------------------------------------------- */
 
-typedef struct Mask {
-	Node *mask, *bias, *past;      /* past: keys before this call's, an index */
-	bool causal;
-	double filter;
-} Mask;
-
 /* 0, or the filter value where the mask hides key j. Ranks:
- * 1 lengths (and starts), 2 keys, 3 pairs. */
+ * 1 lengths (and starts, or what follows from them), 2 keys, 3 pairs. */
 static Node *
 hidden(Att *a, Node *n, Node *i, Node *j)
 {
@@ -47,9 +35,9 @@ hidden(Att *a, Node *n, Node *i, Node *j)
 	if (rank_of(t) == 1) {
 		v = x_lt(m, j, x_cast(m, DT_INDEX, x_read(m, t, &n)));
 		if (!is_intv(x_eq(m, dim_of(t, 0), B), 1)) {    /* ends, then perhaps starts */
-			at = x_sub(m, x_add(m, n, dim_of(t, 0)), B);
-			at = x_cast(m, DT_INDEX, x_read(m, t, &at));
-			at = x_select(m, x_eq(m, dim_of(t, 0), B), x_idx(m, 0), at);
+			at = x_add(m, n, B);
+			at = x_select(m, x_eq(m, dim_of(t, 0), x_muli(m, B, 2)),
+				x_cast(m, DT_INDEX, x_read(m, t, &at)), x_idx(m, 0));
 			v = x_and(m, v, x_le(m, at, j));
 		}
 		return x_select(m, v, zero, f);
@@ -80,7 +68,7 @@ mask_of(Att *a, Node *n, Node *h, Node *i, Node *j)
 	return e ? e : x_int(m, d, 0);
 }
 
-static bool
+bool
 mask_args(Build *b, Mask *k, Node *mask, Node *bias)
 {
 	*k = (Mask){.mask = mask, .bias = bias, .past = x_idx(b->m, 0),
@@ -93,8 +81,7 @@ mask_args(Build *b, Mask *k, Node *mask, Node *bias)
 	return true;
 }
 
-/* Checks the shapes, now that operands and their past are known. */
-static void
+void
 use_mask(Att *a, Mask *k)
 {
 	Build *b = a->b;
@@ -104,7 +91,8 @@ use_mask(Att *a, Mask *k)
 
 	if (r == 1) {
 		n = dim_of(k->mask, 0);
-		require(m, x_or(m, x_eq(m, n, B), x_eq(m, n, x_muli(m, B, 2))), b->loc,
+		require(m, x_or(m, x_or(m, x_eq(m, n, B), x_eq(m, n, x_muli(m, B, 2))),
+			x_eq(m, n, x_addi(m, x_muli(m, B, 3), 2))), b->loc,
 			"the mask has %s lengths for %s sequences",
 			expr_print(m, n), expr_print(m, B));
 	}
@@ -241,47 +229,94 @@ build_qattention(Build *b)
 
 /* ---- MultiHeadAttention ---------------------------------------------------------------------- */
 
+Node *
+packed_part(Module *m, Node *x, int part)
+{
+	Node *ax[MAX_RANK], *at[MAX_RANK], *size;
+	int r = rank_of(x) - 2;
+
+	size = dim_of(x, r + 1);
+	for (int i = 0; i + 1 < r; i++)
+		ax[i] = at[i] = x_axis(m, dim_of(x, i));
+	ax[r - 1] = x_axis(m, x_mul(m, dim_of(x, r - 1), size));
+	at[r - 1] = x_fdiv(m, ax[r - 1], size);
+	at[r] = x_idx(m, part);
+	at[r + 1] = x_mod(m, ax[r - 1], size);
+	return t_tensor(m, r, ax, x_read(m, x, at));
+}
+
+/* Query, key and value, taken out of those that hold two or three of them. */
+static bool
+unpacked(Build *b, Node **x)
+{
+	Module *m = b->m;
+	int i, packed = rank_of(x[0]) == 5 ? 0 : x[1] && rank_of(x[1]) == 5 ? 1 : -1;
+	Node *all = packed < 0 ? NULL : x[packed];
+
+	if (!all)
+		return (x[1] && x[2]) || fail(b, "key and value must be given with a query of %d dimensions",
+			rank_of(x[0]));
+	for (i = packed + 1; i < 3; i++)
+		if (x[i])
+			return fail(b, "operand %d is given beside one that holds it", i) != NULL;
+	expect_dim(b, "the heads", dim_of(all, 2), x_idx(m, attr_int(b, "num_heads")), false);
+	expect_dim(b, "the packed operands", dim_of(all, 3), x_idx(m, 3 - packed), false);
+	for (i = packed; i < 3; i++)
+		x[i] = packed_part(m, all, i - packed);
+	return true;
+}
+
+static bool
+multi_head_operands(Build *b, Att *a, int64_t heads)
+{
+	Module *m = b->m;
+	Node *x[3] = {b->in[0], b->in[1], b->in[2]}, *bias = b->in[3], *dq, *dv, *size, *zero;
+
+	if (!unpacked(b, x))
+		return false;
+	if (rank_of(x[0]) != 3 || rank_of(x[1]) != rank_of(x[2])
+	 || (rank_of(x[1]) != 3 && rank_of(x[1]) != 4) || (bias && rank_of(bias) != 1))
+		return fail(b, "query, key, value or bias have unfit dimensions") != NULL;
+	zero = x_idx(m, 0);
+	dq = dim_of(x[0], 2);
+	size = x_fdiv(m, dq, x_idx(m, heads));
+	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads",
+		expr_print(m, dq), (long long)heads);
+	a->q = biased_columns(b, x[0], bias, heads, zero, zero, size);
+	if (rank_of(x[1]) == 4) {
+		a->k = x[1];
+		a->v = x[2];
+		dv = dq;
+	} else {
+		dv = dim_of(x[2], 2);
+		size = x_fdiv(m, dv, x_idx(m, heads));
+		expect_dim(b, "the key", dim_of(x[1], 2), dq, false);
+		expect_dim(b, "the value", dv, x_muli(m, size, heads), false);
+		a->k = biased_columns(b, x[1], bias, heads, zero, dq, dim_of(a->q, 3));
+		a->v = biased_columns(b, x[2], bias, heads, zero, x_muli(m, dq, 2), size);
+	}
+	if (bias)
+		expect_dim(b, "the bias", dim_of(bias, 0), x_add(m, x_muli(m, dq, 2), dv), false);
+	return true;
+}
+
 static Node *
 build_multi_head(Build *b)
 {
 	Module *m = b->m;
-	Node **in = b->in, *size, *vsize, *dq, *out[4];
+	Node **in = b->in, *out[4];
 	int64_t heads = head_count(b, "num_heads");
 	Mask k;
 	Att a = {.b = b, .softmax = dtype_of(in[0]), .scale = attr_float(b, "scale")};
-	Node *n = x_idx(m, heads);
 
 	if (!heads || !mask_args(b, &k, in[4], in[5]))
 		return NULL;
-	if (rank_of(in[0]) != 3 || !in[1] || !in[2] || in[8] || in[9])
-		return unsupported(b, "packed or shared operands; query must be [batch, sequence, hidden], key and value given");
-	if (rank_of(in[1]) != rank_of(in[2]) || (rank_of(in[1]) != 3 && rank_of(in[1]) != 4))
-		return unsupported(b, "key and value of %d and %d dimensions", rank_of(in[1]),
-			rank_of(in[2]));
+	if (in[8] || in[9])
+		return unsupported(b, "caches shared by beams");
 	if (!in[6] != !in[7])
 		return fail(b, "past_key and past_value must be given together");
-	dq = dim_of(in[0], 2);
-	size = x_fdiv(m, dq, n);
-	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads",
-		expr_print(m, dq), (long long)heads);
-	a.q = biased_heads(b, in[0], in[3], heads, x_idx(m, 0), size);
-	if (in[3] && rank_of(in[3]) != 1)
-		return fail(b, "the bias has %d dimensions, must have 1", rank_of(in[3]));
-	if (rank_of(in[1]) == 3) {
-		vsize = x_fdiv(m, dim_of(in[2], 2), n);
-		expect_dim(b, "the key", dim_of(in[1], 2), dq, false);
-		expect_dim(b, "the value", dim_of(in[2], 2), x_muli(m, vsize, heads), false);
-		if (in[3])
-			expect_dim(b, "the bias", dim_of(in[3], 0),
-				x_add(m, x_muli(m, dq, 2), dim_of(in[2], 2)), false);
-		a.k = biased_heads(b, in[1], in[3], heads, dq, size);
-		a.v = biased_heads(b, in[2], in[3], heads, x_muli(m, dq, 2), vsize);
-	} else {
-		a.k = in[1];
-		a.v = in[2];
-		if (in[3])
-			expect_dim(b, "the bias", dim_of(in[3], 0), x_muli(m, dq, 3), false);
-	}
+	if (!multi_head_operands(b, &a, heads))
+		return NULL;
 	if (in[6]) {
 		k.past = dim_of(in[6], 2);
 		a.k = append(m, in[6], a.k, b->loc);
@@ -293,132 +328,6 @@ build_multi_head(Build *b)
 	out[0] = join_heads(m, &a, true);
 	out[1] = a.k;
 	out[2] = a.v;
-	out[3] = ungroup(m, a.biased);
-	return t_tuple(m, 4, out);
-}
-
-/* ---- DecoderMaskedMultiHeadAttention --------------------------------------------------------- */
-
-/*
- * One new token of each row. Rows are beams of sequences: where `from` [sequences, beams, places]
- * is given, it names the beam whose cache holds a place's key. P: places in the cache that count,
- * NULL: all of them.
- */
-typedef struct Decoder { Node *P, *from, *beams; } Decoder;
-
-/* The new key or value [B, N, 1, H] behind those in the cache. */
-static Node *
-decoder_keys(Build *b, const Decoder *d, Node *past, Node *new)
-{
-	Module *m = b->m;
-	Node *P = d->P ? d->P : past ? dim_of(past, 2) : x_idx(m, 0), *ax[4], *at[4], *e, *row;
-
-	axes_new(m, 4, (Node *[]){dim_of(new, 0), dim_of(new, 1), x_addi(m, P, 1), dim_of(new, 3)}, ax);
-	memcpy(at, ax, sizeof at);
-	at[2] = x_idx(m, 0);
-	e = x_read(m, new, at);
-	if (!past)
-		return t_tensor(m, 4, ax, e);
-	at[2] = ax[2];
-	if (d->from) {
-		row = x_fdiv(m, ax[0], d->beams);
-		at[0] = x_cast(m, DT_INDEX,
-			x_read(m, d->from, (Node *[]){row, x_mod(m, ax[0], d->beams), ax[2]}));
-		at[0] = x2(m, O_BOUND, x_add(m, x_mul(m, row, d->beams), at[0]), dim_of(past, 0));
-	}
-	return t_tensor(m, 4, ax, x_select(m, x_lt(m, ax[2], P), x_read(m, past, at), e));
-}
-
-/* The cache with the new key at place P. */
-static Node *
-decoder_cache(Module *m, Node *P, Node *past, Node *new)
-{
-	Node *ax[4], *at[4];
-
-	axes_new(m, 4, past->type->dims, ax);
-	memcpy(at, ax, sizeof at);
-	at[2] = x_idx(m, 0);
-	return t_tensor(m, 4, ax,
-		x_select(m, x_eq(m, ax[2], P), x_read(m, new, at), x_read(m, past, ax)));
-}
-
-static bool
-decoder_self(Build *b, Decoder *d, Att *a, Node *size, Node **out)
-{
-	Module *m = b->m;
-	Node **in = b->in, *past[2] = {in[5], in[6]}, *new[2] = {a->k, a->v};
-	bool shared = attr_int(b, "past_present_share_buffer") != 0;
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		if (past[i] && rank_of(past[i]) != 4)
-			return fail(b, "a past has %d dimensions, must have 4", rank_of(past[i])) != NULL;
-		if (past[i])
-			expect_shape(b, "a past", past[i], 4,
-				(Node *[]){dim_of(a->q, 0), dim_of(a->q, 1), dim_of(past[0], 2),
-				i ? dim_of(new[1], 3) : size});
-	}
-	if (!past[0] != !past[1] || (shared && (!past[0] || !in[7])))
-		return fail(b, "past_key, past_value and, for shared buffers, past_sequence_length go together") != NULL;
-	if (shared) {
-		d->P = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[7])));
-		require(m, x_lt(m, d->P, dim_of(past[0], 2)), b->loc,
-			"%s places of a cache of %s are taken", expr_print(m, d->P),
-			expr_print(m, dim_of(past[0], 2)));
-	}
-	if (in[9]) {
-		if (rank_of(in[9]) != 3)
-			return fail(b, "cache_indirection has %d dimensions, must have 3",
-				rank_of(in[9])) != NULL;
-		d->from = in[9];
-		d->beams = dim_of(in[9], 1);
-		expect_dim(b, "the rows", dim_of(a->q, 0), x_mul(m, dim_of(in[9], 0), d->beams), false);
-	}
-	a->k = decoder_keys(b, d, past[0], new[0]);
-	a->v = decoder_keys(b, d, past[1], new[1]);
-	out[1] = shared ? decoder_cache(m, d->P, past[0], new[0]) : a->k;
-	out[2] = shared ? decoder_cache(m, d->P, past[1], new[1]) : a->v;
-	return true;
-}
-
-static Node *
-build_decoder_masked(Build *b)
-{
-	Module *m = b->m;
-	Node **in = b->in, *size, *dq, *dv, *out[4] = {NULL}, *k = in[1] ? in[1] : in[0],
-		*v = in[2] ? in[2] : in[0], *n;
-	int64_t heads = head_count(b, "num_heads");
-	Att a = {.b = b, .softmax = dtype_of(in[0]), .scale = attr_float(b, "scale")};
-	Decoder d = {0};
-	Mask mask;
-
-	if (!heads || !mask_args(b, &mask, in[3], in[4]))
-		return NULL;
-	n = x_idx(m, heads);
-	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || (in[1] && rank_of(in[1]) != rank_of(in[2]))
-	 || (rank_of(k) != 3 && rank_of(k) != 4) || (in[10] && rank_of(in[10]) != 1))
-		return fail(b, "query, key, value or bias have unfit dimensions");
-	expect_dim(b, "the sequence", dim_of(in[0], 1), x_idx(m, 1), false);
-	dq = in[1] ? dim_of(in[0], 2) : x_fdiv(m, dim_of(in[0], 2), x_idx(m, 3));
-	size = x_fdiv(m, dq, n);
-	require(m, x_eq(m, x_muli(m, size, heads), dq), b->loc, "%s columns for %lld heads",
-		expr_print(m, dq), (long long)heads);
-	a.q = biased_columns(b, in[0], in[10], heads, x_idx(m, 0), x_idx(m, 0), size);
-	if (rank_of(k) == 4) {
-		a.k = k;
-		a.v = v;
-	} else {
-		dv = in[2] ? dim_of(in[2], 2) : dq;
-		a.k = biased_columns(b, k, in[10], heads, in[1] ? x_idx(m, 0) : dq, dq, size);
-		a.v = biased_columns(b, v, in[10], heads, in[2] ? x_idx(m, 0) : x_muli(m, dq, 2),
-			x_muli(m, dq, 2), x_fdiv(m, dv, n));
-		if (!decoder_self(b, &d, &a, size, out))
-			return NULL;
-	}
-	use_mask(&a, &mask);
-	if (!attention(&a))
-		return NULL;
-	out[0] = join_heads(m, &a, true);
 	out[3] = ungroup(m, a.biased);
 	return t_tuple(m, 4, out);
 }
@@ -441,11 +350,5 @@ const Op ops_contrib_attention[] = {
 		" {mask_filter_value: float = -10000, num_heads: int, scale: float = 0, unidirectional: int = 0}"
 		" -> y, present_key?, present_value?, qk?", build_multi_head,
 		"attention of projected operands"),
-	BUILD("decoder_masked_multi_head_attention", MS("DecoderMaskedMultiHeadAttention"), 1,
-	"(q: float, k: q?, v: q?,"
-		" mask_index: i32?, attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, beam_width: i32?,"
-		" cache_indirection: i32?, bias: q?) {mask_filter_value: float = -10000, num_heads: int, output_qk: int = 0,"
-		" past_present_share_buffer: int = 0, scale: float = 0} -> y, present_key?, present_value?, qk?",
-		build_decoder_masked, "attention of one new token a row, with beams"),
 	{0}
 };

@@ -230,20 +230,6 @@ build_packed_attention(Build *b)
 	return packed_attention(&a, &p, dim_of(b->in[0], 0));
 }
 
-/* Part 0, 1 or 2 of [tokens, heads, 3, size] as rows. */
-static Node *
-packed_part(Module *m, Node *x, int part)
-{
-	Node *ax[2], *size = dim_of(x, 3), *at[4];
-
-	ax[0] = at[0] = x_axis(m, dim_of(x, 0));
-	ax[1] = x_axis(m, x_mul(m, dim_of(x, 1), size));
-	at[1] = x_fdiv(m, ax[1], size);
-	at[2] = x_idx(m, part);
-	at[3] = x_mod(m, ax[1], size);
-	return t_tensor(m, 2, ax, x_read(m, x, at));
-}
-
 /* Queries, keys and values as rows, given apart or together. */
 static bool
 packed_rows(Build *b, int64_t heads, Node **x)
