@@ -129,9 +129,9 @@ rounded(Node *e, double *plus)
 }
 
 /*
- * To an integer of at most 16 bits: clamped as a float, then through i32. LLVM makes scalar code of
- * the saturating conversion to vectors of such integers. Rounding (quantization) is one with the
- * conversion where the machine has that for vectors.
+ * To an integer of at most 16 bits, as an i32: clamped as a float, then converted. LLVM makes scalar
+ * code of the saturating conversion to vectors of such integers. Rounding (quantization) is one with
+ * the conversion where the machine has that for vectors.
  */
 static Val
 float_to_narrow(Fn *f, DType to, Node *e)
@@ -148,9 +148,7 @@ float_to_narrow(Fn *f, DType to, Node *e)
 			x, "");
 	x = r ? intrinsic(f, "llvm.lrint", i32, LLVMTypeOf(v), 1, &x)
 		: LLVMBuildFPToSI(f->b, x, i32, "");
-	if (plus != 0)
-		x = LLVMBuildAdd(f->b, x, like_int(f, x, (int64_t)plus), "");
-	return widen(f, x, (unsigned)bits, true);
+	return plus != 0 ? LLVMBuildAdd(f->b, x, like_int(f, x, (int64_t)plus), "") : x;
 }
 
 /* Truncates, saturates, NaN to 0. */
@@ -160,7 +158,7 @@ float_to_int(Fn *f, DType to, Node *e)
 	Val v;
 
 	if (dtypes[to].bits <= 16)
-		return float_to_narrow(f, to, e);
+		return widen(f, float_to_narrow(f, to, e), (unsigned)dtypes[to].bits, true);
 	v = ex(f, e);
 	return intrinsic(f, dt_signed(to) ? "llvm.fptosi.sat" : "llvm.fptoui.sat",
 		vec_of(reg_type(f, to), val_lanes(v)), LLVMTypeOf(v), 1, &v);
@@ -192,10 +190,13 @@ ex_cast(Fn *f, Node *e)
 	DType to = dtype_of(e), from = dtype_of(e->in[0]);
 	Val v, zero;
 	Ty t;
-	Node *x;
+	Node *x = e->in[0];
 
 	if ((from == DT_F32 || from == DT_F64) && dt_int(to) && to != DT_INDEX)
 		return float_to_int(f, to, e->in[0]);
+	if (dt_int(from) && dtypes[from].bits <= 16 && (to == DT_I32 || to == DT_U32) && x->code == O_CAST
+	 && (dtype_of(x->in[0]) == DT_F32 || dtype_of(x->in[0]) == DT_F64))
+		return float_to_narrow(f, from, x->in[0]);
 	v = ex(f, e->in[0]);
 	if (to == from)
 		return v;

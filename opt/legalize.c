@@ -322,6 +322,11 @@ static Node *legal_visit(Module *m, Map *done, Node *e)
 			in[i] = x && x->type->kind == T_SCALAR ? map_get(done, x) : x;
 			same = same && in[i] == x;
 		}
+		if (e->code == O_CAST) {
+			Node *x = in[0];
+			in[0] = rounded_quotient(m, e->type->dtype, x);
+			same = same && in[0] == x;
+		}
 		r = same ? e : legal_node(m, e, in);
 	}
 	if (in != buf)

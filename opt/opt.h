@@ -17,6 +17,12 @@ DType storage_type(DType);
 Node *to_storage(Module *, Node *scalar_expr);
 Node *from_storage(Module *, DType, Node *stored);
 
+/* ---- quotient.c ---------------------------------------------------------------------------- */
+
+/* A legal f32 that gives the same as x where it is cast to the type: without a division, if x is a
+ * quotient by a constant, rounded; x itself otherwise. */
+Node *rounded_quotient(Module *, DType to, Node *x);
+
 /* ---- rewrite.c ----------------------------------------------------------------------------- */
 
 /*

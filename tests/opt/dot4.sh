@@ -63,6 +63,19 @@ grep -q ' u8 .*order' "$t/layout.ir" && fail "bytes lie apart: $(cat "$t/layout.
 grep 'dot4(' "$t/layout.ir" | grep -q '<<' && fail "words are spelled out: $(cat "$t/layout.ir")"
 "$tcc" verify "$t/column.ir" || fail "one column: wrong"
 
+# a step's values stay in registers, where unsigned bytes take one of their own
+cat >"$t/tile.ir" <<IR
+module "tile" tensor
+
+func main(%x: u8[56, 512], %w: i8[512, 64]) {
+	%0 = tensor (i: 56, j: 64) i32 { sum(k: 512) { i32(%x[i, k]) * i32(%w[k, j]) } }
+	return "y" = %0
+}
+IR
+"$tcc" compile "$t/tile.ir" --target icelake-server --emit asm -o "$t/tile.s" || fail "no code"
+grep -q 'vpdpbusd' "$t/tile.s" || fail "not in fours"
+grep -q '(%rsp).*zmm\|zmm.*(%rsp)' "$t/tile.s" && fail "sums leave their registers"
+
 # SDOT, and USDOT
 command -v qemu-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null || exit 0
 "$py" - "$t" >"$t/args" <<'PY'
