@@ -163,16 +163,13 @@ all_constants(Sched *s)
 	return s->constants;
 }
 
-/* Is t what a loop carries? */
+/* Is t what a loop carries, or computed from it in each round? */
 static bool
-is_carried(const Sched *s, const Node *t)
+in_loop(const Sched *s, const Node *t)
 {
-	int i;
+	const Region *r = map_get(&s->home, t);
 
-	for (i = 0; i < s->m->main->nparams; i++)
-		if (s->m->main->params[i] == t)
-			return false;
-	return t->code == O_PARAM;
+	return r && r != s->m->main && r->nparams > 0;   /* an if's branches take nothing */
 }
 
 /* The extent where each symbol has its least value above 0. */
@@ -203,7 +200,7 @@ streams(Sched *s, const Node *t, const Contraction *c)
 	int k;
 
 	if (s->gpu || !from_constants(c->b->in[0], MAX_STEPS) || !const_dims(c->b->in[0], dims)
-	 || is_carried(s, c->a->in[0]))
+	 || in_loop(s, c->a->in[0]))
 		return false;
 	bytes = dtypes[storage_type(dtype_of(c->b->in[0]))].bits / 8;
 	for (k = 0; k < rank_of(c->b->in[0]); k++)
@@ -351,7 +348,7 @@ contraction_along(Sched *s, Node *t, Node *along, Contraction *out)
 		.parts = mul->code == O_DOT4 ? machine_dot4(s->mach) : 1};
 	if (!pick_unit(s, out, &p, rows))
 		pick_registers(s, out, &p);
-	out->recurs = out->mr > 1 && is_carried(s, out->a->in[0]);
+	out->recurs = out->mr > 1 && p.parts == 1 && in_loop(s, out->a->in[0]);
 	return true;
 }
 

@@ -98,7 +98,7 @@ typedef struct Contraction {
 	bool streams;          /* b comes from memory in each run, for few rows */
 	const char *key;       /* of the decision of the tile; NULL: nothing is tuned */
 	bool tuned;            /* the tile is a tuning file's */
-	bool recurs;           /* a is what a loop carries: few rows again and again */
+	bool recurs;           /* a is made in a loop: few rows again and again */
 	/* the matrix unit's instruction that it takes, NULL: vectors; then tiles of rows, the rows of one, and
 	 * the words of a step (unit.c) */
 	const Mma *unit;
