@@ -35,6 +35,7 @@
 enum {
 	MIN_ROWS = 8,          /* of a tile */
 	MIN_BLOCK = 64,        /* rows that reuse columns from the caches beyond the second */
+	WAITING_ROWS = 4,      /* that a step's columns from the second cache take as long as */
 	MAX_STEPS = 8,         /* from constants to what is read */
 	PANEL_TILES = 3,       /* that pay spelling columns out in memory instead of in each */
 };
@@ -689,6 +690,14 @@ spells_panels(const Sched *s, const Walk *w, const Contraction *c, Unit *u)
 		&& bytes > 0 && bytes <= s->mach->l2 / 2 && const_or(w->rows, PANEL_TILES) >= PANEL_TILES;
 }
 
+/* Cost units of a tile's step (launch.c). One of few rows waits for its columns. */
+static Node *
+tile_units(Module *m, const Contraction *c, Node *rows)
+{
+	rows = rows ? x_min(m, x_idx(m, c->mr), rows) : x_idx(m, 1);
+	return x_ceildiv(m, x_muli(m, x_max(m, rows, x_idx(m, WAITING_ROWS)), c->nr), x_idx(m, 4));
+}
+
 Kernel *
 contract_cpu(Sched *s, Group *g)
 {
@@ -741,7 +750,7 @@ contract_cpu(Sched *s, Group *g)
 	for (i = 0; i < c.nred; i++)
 		flops *= (double)const_or(c.red[i]->in[0], 128);
 	kb.k->flops = flops * c.mr * c.nr;
-	kb.k->cost = x_muli(m, axes_product(m, c.nred, c.red), (c.mr * c.nr + 3) / 4);
+	kb.k->cost = x_mul(m, axes_product(m, c.nred, c.red), tile_units(m, &c, u.extent));
 	if (w.panel) {
 		kb.k->flops *= (double)(w.block ? w.block : likely_extent(m, w.rows));
 		kb.k->cost = x_mul(m, kb.k->cost, w.block ? x_idx(m, w.block) : w.rows);

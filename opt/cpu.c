@@ -271,16 +271,17 @@ is_loop(const Node *e)
 	return e->code == O_REDUCE || e->code == O_ITER;
 }
 
+enum { GUESS = 128 };                    /* a loop's extent that is not known */
+
 static double
 own_trips(const Node *loop)
 {
 	double t = 1;
-	int64_t d;
 	int k;
 
 	for (k = 0; k < loop->nin - 1; k++)
 		if (loop->in[k]->code == O_AXIS)
-			t *= is_int(loop->in[k]->in[0], &d) ? (double)d : 128;
+			t *= (double)const_or(loop->in[k]->in[0], GUESS);
 	return t;
 }
 
@@ -300,14 +301,16 @@ loop_trips(Node *e)
 	return trips;
 }
 
-/* How many times more often the innermost steps run because of loops around them. */
+/* The steps of the loop of the expression that has the most of them, those of the loops around it
+ * counted; which it is, NULL: there is none. */
 static double
-nested_trips(Node *e)
+all_trips(Node *e, Node **which)
 {
 	Node **list;
 	double most = 1, t;
 	int i, k, n;
 
+	*which = NULL;
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n; i++) {
 		if (!is_loop(list[i]))
@@ -315,10 +318,38 @@ nested_trips(Node *e)
 		for (t = own_trips(list[i]), k = 0; k < n; k++)
 			if (k != i && is_loop(list[k]) && contains(list[k], list[i]))
 				t *= own_trips(list[k]);
+		*which = t > most || !*which ? list[i] : *which;
 		most = t > most ? t : most;
 	}
 	free(list);
-	return most / loop_trips(e);
+	return most;
+}
+
+/* Is the extent known before the kernel runs? */
+static bool
+is_size(Node *extent)
+{
+	return !has_code(extent, O_READ, O_AXIS);
+}
+
+/* Units of work, in which extents that are not known were guessed, of elements of t with those that
+ * they will have. */
+static Node *
+actual_units(Module *m, Node *t, double units)
+{
+	Node *body = t->in[t->nin - 1], *most, **list, *e = x_idx(m, (int64_t)ceil(units)), *axis;
+	int i, k, n;
+
+	all_trips(body, &most);
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n && most; i++)
+		for (k = 0; k < list[i]->nin - 1 && is_loop(list[i]) && contains(list[i], most); k++) {
+			axis = list[i]->in[k];
+			if (axis->code == O_AXIS && axis->in[0]->code != O_NUM && is_size(axis->in[0]))
+				e = x_ceildiv(m, x_mul(m, e, axis->in[0]), x_idx(m, GUESS));
+		}
+	free(list);
+	return e;
 }
 
 double
@@ -334,9 +365,9 @@ element_cost(Node *body)
 double
 element_units(Node *t)
 {
-	Node **list, *body = t->in[t->nin - 1];
-	double work = element_cost(body) * nested_trips(body), bytes = dtypes[dtype_of(t)].bits / 8.0,
-		trips = loop_trips(body);
+	Node **list, *body = t->in[t->nin - 1], *most;
+	double trips = loop_trips(body), work = element_cost(body) * all_trips(body, &most) / trips,
+		bytes = dtypes[dtype_of(t)].bits / 8.0;
 	bool loop = !body_is_plain(body);
 	int i, n;
 
@@ -452,7 +483,8 @@ schedule_map(Sched *s, Group *g)
 			c.extent = len;
 			kb_versions(&kb, in, nest.body, map_loop, &c);
 			units = BLOCK;
-			kb.k->cost = x_muli(m, x_min(m, x_idx(m, BLOCK), inner), (int64_t)ceil(work));
+			kb.k->cost = x_mul(m, x_min(m, x_idx(m, BLOCK), inner),
+				actual_units(m, g->members[0], work));
 		} else {
 			p = kb_units(&kb, g, in, ext);
 			decode(&kb, &nest, nest.n, p);
@@ -464,7 +496,7 @@ schedule_map(Sched *s, Group *g)
 		kb.k->flops = cost * units;
 	}
 	if (!kb.k->cost)
-		kb.k->cost = x_idx(m, (int64_t)ceil(work * units));
+		kb.k->cost = actual_units(m, g->members[0], work * units);
 	kb_parallel(&kb, body, in);
 	return kb_finish(&kb, body,
 		arena_printf(m->arena, "class=%s, lanes=%d", rows ? "row" : "map", w));
@@ -656,7 +688,7 @@ schedule_rows(Sched *s, Group *g)
 	for (k = 0; k < g->n; k++) {
 		row_member(&kb, in, g->members[k], g->nouter, shared, g->local[k], &stack);
 		units = 1;
-		size = x_idx(m, (int64_t)ceil(element_units(g->members[k])));
+		size = actual_units(m, g->members[k], element_units(g->members[k]));
 		for (i = g->nouter; i < rank_of(g->members[k]); i++) {
 			units *= const_or(dim_of(g->members[k], i), 128);
 			size = x_mul(m, size, dim_of(g->members[k], i));

@@ -6,7 +6,10 @@
 
 /* Work in kernels that threads can share, in cost units (launch.c), that pays waking them early: some
  * 20 us are won, a wake costs the caller 2. */
-enum { HEAT_COST = 1 << 20 };
+enum {
+	HEAT_COST = 1 << 20,
+	HEAT_REST = 64,         /* runs without, after one whose threads were woken and got nothing */
+};
 
 uint64_t tcc_now(void)
 {
@@ -196,6 +199,21 @@ void tcc_context_free(TccContext *ctx)
 
 /* --- a run ------------------------------------------------------------------------------- */
 
+/* Wakes the pool's threads for a run whose last one had work for them: they are there when it begins, or,
+ * where it begins late and they sleep again, for nothing, which is not soon tried again. */
+static void heat(TccContext *ctx)
+{
+	if (ctx->heated && !ctx->shared)
+		ctx->unheated = HEAT_REST;
+	ctx->heated = ctx->pool && ctx->shareable > HEAT_COST && !ctx->unheated;
+	if (ctx->heated)
+		tcc_pool_heat(ctx->pool);
+	else if (ctx->unheated)
+		ctx->unheated--;
+	ctx->shareable = ctx->missed = 0;
+	ctx->shared = false;
+}
+
 static int start_run(TccContext *ctx)
 {
 	TccDevice *dev = ctx->inst->dev;
@@ -219,9 +237,7 @@ static int start_run(TccContext *ctx)
 		ctx->out[i].done = false;
 		ctx->out[i].download_to = NULL;
 	}
-	if (ctx->pool && ctx->shareable > HEAT_COST)
-		tcc_pool_heat(ctx->pool);
-	ctx->shareable = 0;
+	heat(ctx);
 	return 0;
 }
 

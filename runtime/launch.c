@@ -59,8 +59,13 @@ static int threads_for(TccContext *ctx, const int64_t *args)
 		return 1;
 	if (__builtin_add_overflow(ctx->shareable, total, &ctx->shareable))
 		ctx->shareable = INT64_MAX;
-	if (total < (ctx->pool && tcc_pool_cold(ctx->pool) ? COLD_COST : HOT_COST))
+	if (total < COLD_COST && ctx->pool && tcc_pool_cold(ctx->pool)) {
+		if ((ctx->missed += total) >= COLD_COST) {      /* many small ones: for the next */
+			tcc_pool_heat(ctx->pool);
+			ctx->missed = 0;
+		}
 		return 1;
+	}
 	if (n > total / PART_COST)
 		n = total / PART_COST;
 	return (int)(n < args[0] ? n : args[0]);
@@ -102,6 +107,7 @@ int tcc_launch_pool(TccContext *ctx, uint32_t kernel, const int64_t *args)
 	int n = threads_for(ctx, args);
 	if (n <= 1)
 		return tcc_launch_one(ctx, kernel, args);
+	ctx->shared = true;
 	gather(ctx, ctx->inst->kernels[kernel].nbufs, args + ARGS, bufs);
 	CpuJob j = cpu_job(ctx, kernel, args, bufs);
 	int pieces = pieces_for(args, n);

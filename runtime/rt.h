@@ -449,6 +449,9 @@ struct TccContext {
 	uint8_t *scratch;       /* a part for each thread */
 	uint64_t scratch_part;
 	int64_t shareable;      /* cost of this run's kernels that hot threads are worth sharing */
+	int64_t missed;         /* of those that one thread computed since the others slept */
+	bool heated, shared;    /* in this run: threads were woken at its start; some had work */
+	int unheated;           /* runs to come that wake none */
 	void *stream;           /* of the device */
 	bool own_stream;
 	TccQueue *queue;        /* NULL: work is issued at once */

@@ -459,55 +459,79 @@ typedef struct Quant { Node *w, *ws, *wz, *r, *rs, *rz; } Quant;
 
 /* A scale or zero point [dirs] or [dirs, gates * H] for gate element n. */
 static Node *
-gate_param(Module *m, Node *t, int dir, Node *n)
+gate_param(Module *m, Node *t, Node *d, Node *n)
 {
-	Node *idx[3] = {x_idx(m, dir), n, x_idx(m, 0)};
+	Node *idx[3] = {d, n, x_idx(m, 0)};
 
 	return x_read(m, t, idx);
 }
 
-/*
- * sum over k of (q[lead.., k] - z)(w[dir, k, n] - wz), times the scales: the quantized operand q
- * has `lead` dimensions before k. The sum is distributed, as for other products of bytes.
- */
+/* An operand in bytes, and its scale and zero point, or those of each direction. */
+typedef struct Operand { Node *q, *scale, *zero; } Operand;
+
+/* Of t, [2] or a scalar. */
 static Node *
-gate_product(Rnn *r, int dir, Node *const *q, int lead, const int *order, Node *w, Node *ws,
-	Node *wz)
+of_direction(Module *m, Node *t, Node *d)
+{
+	return x_read(m, t, rank_of(t) ? &d : NULL);
+}
+
+/* The sums of w's columns, [(2,) N]: of direction dir, or both. */
+static Node *
+column_sums(Rnn *r, int dir, Node *w)
 {
 	Module *m = r->b->m;
-	Node *ax[3], *k, *qi[3], *wi[3], *e, *t, *sums, *za, *zb, *n, *sk, *s;
-	int i;
+	Node *ax[2], *d = rnn_direction(r, dir, ax), *k = x_axis(m, dim_of(w, 1)), *n;
 
-	for (i = 0; i < lead; i++)
-		ax[i] = x_axis(m, dim_of(q[0], order[i]));
-	ax[lead] = n = x_axis(m, dim_of(w, 2));
-	k = x_axis(m, dim_of(w, 1));
-	for (i = 0; i < lead; i++)
-		qi[order[i]] = ax[i];
-	qi[lead] = wi[1] = k;
-	wi[0] = x_idx(m, dir);
-	wi[2] = n;
-	t = t_tensor(m, lead + 1, ax,
-		sum_of_products(m, DT_I32, 1, &k, x_read(m, q[0], qi), x_read(m, w, wi)));
-	wi[1] = sk = x_axis(m, dim_of(w, 1));
-	sums = t_tensor(m, 1, &n, x_reduce(m, COMB_SUM, 1, &sk, x_cast(m, DT_I32, x_read(m, w, wi))));
-	axes_new(m, lead + 1, t->type->dims, ax);
-	n = ax[lead];
-	za = x_cast(m, DT_I32, scalar_arg(m, q[2]));
-	zb = x_cast(m, DT_I32, gate_param(m, wz, dir, n));
-	e = x_sub(m, x_read(m, t, ax), x_mul(m, za, x_read(m, sums, &n)));
-	if (!is_zero(zb)) {
-		Node *all[3], *red = x_axis(m, dim_of(w, 1)), *rows;
-		for (i = 0; i < lead; i++)
-			qi[order[i]] = all[i] = x_axis(m, dim_of(q[0], order[i]));
-		qi[lead] = red;
-		rows = t_tensor(m, lead, all,
-			x_reduce(m, COMB_SUM, 1, &red, x_cast(m, DT_I32, x_read(m, q[0], qi))));
-		s = x_mul(m, x_cast(m, DT_I32, dim_of(w, 1)), za);
-		e = x_sub(m, e, x_mul(m, zb, x_sub(m, x_read(m, rows, ax), s)));
-	}
-	e = x_mul(m, x_cast(m, DT_F32, e), x_mul(m, scalar_arg(m, q[1]), gate_param(m, ws, dir, n)));
-	return t_tensor(m, lead + 1, ax, e);
+	n = ax[r->both] = x_axis(m, dim_of(w, 2));
+	return t_tensor(m, 1 + r->both, ax, x_reduce(m, COMB_SUM, 1, &k,
+		x_cast(m, DT_I32, x_read(m, w, (Node *[]){d, k, n}))));
+}
+
+/* The sums over the last dimension. */
+static Node *
+row_sums(Module *m, Node *q)
+{
+	Node *ax[MAX_RANK];
+	int last = rank_of(q) - 1;
+
+	axes_new(m, last + 1, q->type->dims, ax);
+	return t_tensor(m, last, ax, x_reduce(m, COMB_SUM, 1, ax + last,
+		x_cast(m, DT_I32, x_read(m, q, ax))));
+}
+
+/*
+ * sum over k of (q[.., k] - z)(w[d, k, n] - wz), times the scales, for directions and gate elements:
+ * [(d,) .., n]; both directions share an operand that has no axis for them. The sum is distributed, as
+ * for other products of bytes.
+ */
+static Node *
+gate_product(Rnn *r, int dir, const Operand *p, bool shared, Node *w, Node *ws, Node *wz)
+{
+	Module *m = r->b->m;
+	int skip = r->both && shared, lead = rank_of(p->q) - 1, n = lead + skip, i;
+	Node *ax[4], *at[4], *d = rnn_direction(r, dir, ax), *k = x_axis(m, dim_of(w, 1)), *e, *t, *sums, *za,
+		*zb, *depth = x_cast(m, DT_I32, dim_of(w, 1));
+
+	for (i = skip ? 0 : r->both; i < lead; i++)
+		ax[i + skip] = x_axis(m, dim_of(p->q, i));
+	ax[n] = x_axis(m, dim_of(w, 2));
+	memcpy(at, ax + skip, (size_t)lead * sizeof *at);
+	at[lead] = k;
+	t = t_tensor(m, n + 1, ax, sum_of_products(m, DT_I32, 1, &k, x_read(m, p->q, at),
+		x_read(m, w, (Node *[]){d, k, ax[n]})));
+	axes_new(m, n + 1, t->type->dims, ax);
+	d = r->both ? ax[0] : d;
+	za = x_cast(m, DT_I32, of_direction(m, p->zero, d));
+	zb = x_cast(m, DT_I32, gate_param(m, wz, d, ax[n]));
+	sums = column_sums(r, dir, w);
+	e = x_sub(m, x_read(m, t, ax), x_mul(m, za, x_read(m, sums, (Node *[]){r->both ? d : ax[n], ax[n]})));
+	if (!is_zero(zb))
+		e = x_sub(m, e, x_mul(m, zb, x_sub(m, x_read(m, row_sums(m, p->q), ax + skip),
+			x_mul(m, depth, za))));
+	e = x_mul(m, x_cast(m, DT_F32, e),
+		x_mul(m, of_direction(m, p->scale, d), gate_param(m, ws, d, ax[n])));
+	return t_tensor(m, n + 1, ax, e);
 }
 
 /* The steps of x that any sequence has, zeros for the others: these are out of the range. */
@@ -530,34 +554,74 @@ static Node *
 quant_input(Rnn *r, int dir)
 {
 	Module *m = r->b->m;
-	static const int order[2] = {0, 1};
 	Quant *p = r->own;
-	Node *q[3], *t, *ax[3], *bias;
+	Node *q[3], *t, *ax[4], *bias;
+	int rank;
 
 	if (!quantized(r->b, steps_taken(r), q))
 		return NULL;
-	t = gate_product(r, dir, q, 2, order, p->w, p->ws, p->wz);
-	axes_new(m, 3, t->type->dims, ax);
-	bias = rnn_bias(r, dir, ax[2]);
-	return bias ? t_tensor(m, 3, ax, x_add(m, x_read(m, t, ax), bias)) : t;
+	t = gate_product(r, dir, &(Operand){q[0], q[1], q[2]}, true, p->w, p->ws, p->wz);
+	rank = rank_of(t);
+	axes_new(m, rank, t->type->dims, ax);
+	bias = rnn_bias(r, r->both ? ax[0] : x_idx(m, dir), ax[rank - 1]);
+	return bias ? t_tensor(m, rank, ax, x_add(m, x_read(m, t, ax), bias)) : t;
+}
+
+/* The least or greatest element of h, of each direction, and 0. */
+static Node *
+state_range(Rnn *r, Node *h, Node *const *d, Comb comb)
+{
+	Module *m = r->b->m;
+	Node *idx[3] = {r->both ? *d : NULL}, **ax = idx + r->both, *e;
+
+	axes_new(m, 2, h->type->dims + r->both, ax);
+	e = x_reduce(m, comb, 2, ax, x_read(m, h, idx));
+	return comb == COMB_MIN ? x_min(m, e, x_int(m, DT_F32, 0)) : x_max(m, e, x_int(m, DT_F32, 0));
+}
+
+/* DynamicQuantizeLinear of each direction's states. */
+static Operand
+quantized_state(Rnn *r, Node *h)
+{
+	Module *m = r->b->m;
+	Node *ax[3], *zero = x_int(m, DT_F32, 0), *top = x_int(m, DT_F32, 255), *d, *low, *e;
+	int n = r->both, rank = rank_of(h);
+	Operand p;
+
+	d = rnn_direction(r, 0, ax);
+	low = t_tensor(m, n, &d, state_range(r, h, &d, COMB_MIN));
+	d = rnn_direction(r, 0, ax);
+	e = x_sub(m, state_range(r, h, &d, COMB_MAX), of_direction(m, low, d));
+	p.scale = t_tensor(m, n, &d, x2(m, O_DIV, e, top));
+	d = rnn_direction(r, 0, ax);
+	e = x_sub(m, zero, x2(m, O_DIV, of_direction(m, low, d), of_direction(m, p.scale, d)));
+	e = x1(m, O_RINT, x_min(m, x_max(m, e, zero), top));
+	p.zero = t_tensor(m, n, &d, x_cast(m, DT_U8, e));
+	axes_new(m, rank, h->type->dims, ax);
+	e = x1(m, O_RINT, x2(m, O_DIV, x_read(m, h, ax), of_direction(m, p.scale, ax[0])));
+	e = x_add(m, e, x_cast(m, DT_F32, of_direction(m, p.zero, ax[0])));
+	p.q = t_tensor(m, rank, ax, x_cast(m, DT_U8, e));
+	return p;
 }
 
 /* The batch's states share a range; that of a sequence that has ended is, as in Y, 0 there. */
 static Node *
 quant_state(Step *s)
 {
-	static const int order[1] = {0};
 	Rnn *r = s->r;
 	Quant *p = r->own;
 	Module *m = r->b->m;
-	Node *q[3], *ax[2], *h = s->h, *e;
+	Node *h = s->h, *e;
+	Operand q;
+	Cell at;
 
 	if (r->lens) {
-		axes_new(m, 2, h->type->dims, ax);
-		e = x_le(m, rnn_round(s), rnn_length(r, ax[0]));
-		h = t_tensor(m, 2, ax, x_select(m, e, x_read(m, h, ax), x_int(m, r->d, 0)));
+		at = rnn_cell(r, s->dir, r->H);
+		e = x_le(m, rnn_round(s), rnn_length(r, at.b));
+		h = t_tensor(m, at.n, at.ax, x_select(m, e, x_read(m, h, at.ax), x_int(m, r->d, 0)));
 	}
-	return quantized(r->b, h, q) ? gate_product(r, s->dir, q, 1, order, p->r, p->rs, p->rz) : NULL;
+	q = quantized_state(r, h);
+	return gate_product(r, s->dir, &q, false, p->r, p->rs, p->rz);
 }
 
 static Node *

@@ -1,6 +1,8 @@
 /*
  * Recurrent operators: a core loop over the time steps whose body computes the new states from the
- * old ones. What the inputs give to the gates is one contraction for all steps, before the loop.
+ * old ones. What the inputs give to the gates is one contraction for all steps, before the loop. Both
+ * directions take one loop, whose states have an axis for them: half the steps, and threads share
+ * the directions out.
  */
 #include <string.h>
 #include <strings.h>
@@ -128,6 +130,7 @@ rnn_args(Build *b, Rnn *r, int gates, int nact, const char *const *defaults)
 	r->gates = gates;
 	r->nact = nact;
 	r->dirs = both ? 2 : 1;
+	r->both = both && !r->more;
 	r->reverse = strcmp(dir, "reverse") == 0;
 	if (!both && !r->reverse && strcmp(dir, "forward"))
 		return fail(b, "direction is \"%s\", must be forward, reverse or bidirectional",
@@ -158,6 +161,42 @@ rnn_args(Build *b, Rnn *r, int gates, int nact, const char *const *defaults)
 		&& expect_dims(b, r->p, "P", 2, peep) && activations(b, r, defaults);
 }
 
+/* ---- elements -------------------------------------------------------------------------------- */
+
+Node *
+rnn_direction(Rnn *r, int dir, Node **axes)
+{
+	if (!r->both)
+		return x_idx(r->b->m, dir);
+	return axes[0] = x_axis(r->b->m, x_idx(r->b->m, 2));
+}
+
+Cell
+rnn_cell(Rnn *r, int dir, Node *units)
+{
+	Cell e = {.n = 2 + r->both};
+
+	e.d = rnn_direction(r, dir, e.ax);
+	e.b = e.ax[r->both] = x_axis(r->b->m, r->B);
+	e.h = e.ax[r->both + 1] = x_axis(r->b->m, units);
+	return e;
+}
+
+static Cell
+state_cell(const Step *s)
+{
+	return rnn_cell(s->r, s->dir, s->r->H);
+}
+
+Node *
+rnn_read(Rnn *r, Node *t, const Cell *e, Node *unit)
+{
+	Node *idx[3] = {e->ax[0], e->ax[1], e->ax[2]};
+
+	idx[e->n - 1] = unit;
+	return x_read(r->b->m, t, idx);
+}
+
 /* ---- contractions ---------------------------------------------------------------------------- */
 
 Node *
@@ -170,10 +209,10 @@ rnn_x(Rnn *r, Node *t, Node *b, Node *i)
 
 /* The biases of both sides; that of a state's side which is to be reset is not added here. */
 Node *
-rnn_bias(Rnn *r, int dir, Node *n)
+rnn_bias(Rnn *r, Node *d, Node *n)
 {
 	Module *m = r->b->m;
-	Node *gh = x_muli(m, r->H, r->gates), *idx[2] = {x_idx(m, dir), n}, *w, *s;
+	Node *gh = x_muli(m, r->H, r->gates), *idx[2] = {d, n}, *w, *s;
 
 	if (!r->bias)
 		return NULL;
@@ -189,38 +228,34 @@ static Node *
 float_input(Rnn *r, int dir)
 {
 	Module *m = r->b->m;
-	Node *axes[3], *i = x_axis(m, r->I), *idx[3], *e, *t, *bias;
+	Node *all[4], **ax = all + r->both, *i = x_axis(m, r->I), *d = rnn_direction(r, dir, all), *e, *t,
+		*bias;
+	int n = 3 + r->both;
 
-	axes[0] = x_axis(m, r->T);
-	axes[1] = x_axis(m, r->B);
-	axes[2] = x_axis(m, x_muli(m, r->H, r->gates));
-	idx[0] = x_idx(m, dir);
-	idx[1] = axes[2];
-	idx[2] = i;
-	e = sum_of_products(m, r->acc, 1, &i, rnn_x(r, axes[0], axes[1], i), x_read(m, r->w, idx));
-	t = t_tensor(m, 3, axes, e);
+	ax[0] = x_axis(m, r->T);
+	ax[1] = x_axis(m, r->B);
+	ax[2] = x_axis(m, x_muli(m, r->H, r->gates));
+	e = sum_of_products(m, r->acc, 1, &i, rnn_x(r, ax[0], ax[1], i),
+		x_read(m, r->w, (Node *[]){d, ax[2], i}));
+	t = t_tensor(m, n, all, e);
 	if (!r->bias)
 		return t;
-	axes_new(m, 3, t->type->dims, axes);
-	bias = rnn_bias(r, dir, axes[2]);
-	return t_tensor(m, 3, axes, x_add(m, x_read(m, t, axes), bias));
+	axes_new(m, n, t->type->dims, all);
+	bias = rnn_bias(r, r->both ? all[0] : d, ax[2]);
+	return t_tensor(m, n, all, x_add(m, x_read(m, t, all), bias));
 }
 
 /* h times a part of R, from gate `from` on. */
 static Node *
-state_product(Rnn *r, int dir, Node *h, int from, int gates)
+state_product(Step *s, Node *h, int from, int gates)
 {
+	Rnn *r = s->r;
 	Module *m = r->b->m;
-	Node *axes[2], *k = x_axis(m, r->H), *idx[3], *at[2];
+	Cell e = rnn_cell(r, s->dir, x_muli(m, r->H, gates));
+	Node *k = x_axis(m, r->H), *n = x_add(m, e.h, x_muli(m, r->H, from));
 
-	axes[0] = at[0] = x_axis(m, r->B);
-	axes[1] = x_axis(m, x_muli(m, r->H, gates));
-	at[1] = k;
-	idx[0] = x_idx(m, dir);
-	idx[1] = x_add(m, axes[1], x_muli(m, r->H, from));
-	idx[2] = k;
-	return t_tensor(m, 2, axes,
-		sum_of_products(m, r->acc, 1, &k, x_read(m, h, at), x_read(m, r->r, idx)));
+	return t_tensor(m, e.n, e.ax, sum_of_products(m, r->acc, 1, &k, rnn_read(r, h, &e, k),
+		x_read(m, r->r, (Node *[]){e.d, n, k})));
 }
 
 Node *
@@ -229,7 +264,7 @@ rnn_float_state(Step *s)
 	Rnn *r = s->r;
 
 	/* a hidden gate that sees the state after its reset has its own product */
-	return state_product(r, s->dir, s->h, 0, r->gates == 3 && !r->reset_first ? 2 : r->gates);
+	return state_product(s, s->h, 0, r->gates == 3 && !r->reset_first ? 2 : r->gates);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
@@ -244,10 +279,16 @@ rnn_length(Rnn *r, Node *b)
 	return x_min(m, x_max(m, x_cast(m, DT_INDEX, x_read(m, r->lens, &b)), x_idx(m, 0)), r->T);
 }
 
-static bool
-goes_back(const Rnn *r, int dir)
+/* The step that stands at place t, or the place of step t, of a sequence of batch entry b. */
+static Node *
+step_place(Rnn *r, int dir, Node *d, Node *t, Node *b)
 {
-	return r->reverse || dir == 1;
+	Module *m = r->b->m;
+	Node *back = x_sub(m, x_addi(m, rnn_length(r, b), -1), t);
+
+	if (r->both)
+		return x_select(m, x_eq(m, d, x_idx(m, 0)), t, back);
+	return r->reverse || dir == 1 ? back : t;
 }
 
 Node *
@@ -270,41 +311,44 @@ gate_element(Step *s, int gate, Node *h)
 }
 
 static Node *
-gate_input(Step *s, int gate, Node *b, Node *h)
+gate_input(Step *s, int gate, const Cell *e)
 {
-	Module *m = s->r->b->m;
-	Node *t = rnn_round(s), *idx[3];
+	Node *idx[4] = {e->d}, **at = idx + s->r->both;
 
-	idx[0] = goes_back(s->r, s->dir) ? x_sub(m, x_addi(m, rnn_length(s->r, b), -1), t) : t;
-	idx[1] = b;
-	idx[2] = gate_element(s, gate, h);
-	return x_read(m, s->input, idx);
+	at[0] = step_place(s->r, s->dir, e->d, rnn_round(s), e->b);
+	at[1] = e->b;
+	at[2] = gate_element(s, gate, e->h);
+	return x_read(s->r->b->m, s->input, idx);
 }
 
 static Node *
-gate_state(Step *s, int gate, Node *b, Node *h)
+gate_state(Step *s, int gate, const Cell *e)
 {
-	Node *idx[2] = {b, gate_element(s, gate, h)};
-
-	return x_read(s->r->b->m, s->state, idx);
+	return rnn_read(s->r, s->state, e, gate_element(s, gate, e->h));
 }
 
 static Node *
-gate_sum(Step *s, int gate, Node *b, Node *h)
+gate_sum(Step *s, int gate, const Cell *e)
 {
-	return x_add(s->r->b->m, gate_input(s, gate, b, h), gate_state(s, gate, b, h));
+	return x_add(s->r->b->m, gate_input(s, gate, e), gate_state(s, gate, e));
 }
 
 /* Activation f, g or h (0, 1, 2). The clip is of gates: the cell state goes to h as it is. */
 static Node *
-act(Step *s, int which, Node *x)
+act(Step *s, int which, const Cell *e, Node *x)
 {
-	Module *m = s->r->b->m;
-	DType d = x->type->dtype;
+	Rnn *r = s->r;
+	Module *m = r->b->m;
+	DType t = x->type->dtype;
+	Act a = r->act[0][which], b = r->act[1][which];
 
-	if (s->r->clips && which != 2)
-		x = x_max(m, x_min(m, x, x_flt(m, d, s->r->clip)), x_flt(m, d, -s->r->clip));
-	return activate(m, s->r->act[s->dir][which], x);
+	if (r->clips && which != 2)
+		x = x_max(m, x_min(m, x, x_flt(m, t, r->clip)), x_flt(m, t, -r->clip));
+	if (!r->both)
+		return activate(m, s->dir ? b : a, x);
+	if (a.kind == b.kind && a.alpha == b.alpha && a.beta == b.beta)
+		return activate(m, a, x);
+	return x_select(m, x_eq(m, e->d, x_idx(m, 0)), activate(m, a, x), activate(m, b, x));
 }
 
 static Node *
@@ -315,33 +359,22 @@ acc_read(Step *s, Node *t, Node *const *idx)
 
 /* The new state, or the old one past the end of a sequence. */
 static Node *
-state_tensor(Step *s, Node *const *axes, Node *e, Node *old)
+state_tensor(Step *s, const Cell *e, Node *x, Node *old)
 {
 	Module *m = s->r->b->m;
-	Node *valid = step_valid(s, axes[0]);
+	Node *valid = step_valid(s, e->b);
 
-	e = x_cast(m, s->r->d, e);
-	return t_tensor(m, 2, axes, valid ? x_select(m, valid, e, x_read(m, old, axes)) : e);
-}
-
-static void
-state_axes(Rnn *r, Node **axes)
-{
-	axes[0] = x_axis(r->b->m, r->B);
-	axes[1] = x_axis(r->b->m, r->H);
+	x = x_cast(m, s->r->d, x);
+	return t_tensor(m, e->n, e->ax, valid ? x_select(m, valid, x, x_read(m, old, e->ax)) : x);
 }
 
 static Node *
-peephole(Step *s, int gate, Node *h, Node *c, Node *e)
+peephole(Step *s, int gate, const Cell *e, Node *c, Node *x)
 {
 	Module *m = s->r->b->m;
-	Node *idx[2];
+	Node *idx[2] = {e->d, gate_element(s, gate, e->h)};
 
-	if (!s->r->p)
-		return e;
-	idx[0] = x_idx(m, s->dir);
-	idx[1] = gate_element(s, gate, h);
-	return x_add(m, e, x_mul(m, acc_read(s, s->r->p, idx), c));
+	return s->r->p ? x_add(m, x, x_mul(m, acc_read(s, s->r->p, idx), c)) : x;
 }
 
 /* Gates in the order i, o, f, c. */
@@ -350,45 +383,43 @@ lstm_cell(Step *s)
 {
 	Rnn *r = s->r;
 	Module *m = r->b->m;
-	Node *ax[2], *c, *i, *f, *g, *o;
+	Cell e = state_cell(s);
+	Node *c = acc_read(s, s->c, e.ax), *i, *f, *g, *o;
 
-	state_axes(r, ax);
-	c = acc_read(s, s->c, ax);
-	i = act(s, 0, peephole(s, 0, ax[1], c, gate_sum(s, 0, ax[0], ax[1])));
+	i = act(s, 0, &e, peephole(s, 0, &e, c, gate_sum(s, 0, &e)));
 	if (attr_int(r->b, "input_forget"))
 		f = x_sub(m, x_int(m, r->acc, 1), i);
 	else
-		f = act(s, 0, peephole(s, 2, ax[1], c, gate_sum(s, 2, ax[0], ax[1])));
-	g = act(s, 1, gate_sum(s, 3, ax[0], ax[1]));
-	s->new_c = state_tensor(s, ax, x_add(m, x_mul(m, f, c), x_mul(m, i, g)), s->c);
-	state_axes(r, ax);
-	c = acc_read(s, s->new_c, ax);
-	o = act(s, 0, peephole(s, 1, ax[1], c, gate_sum(s, 1, ax[0], ax[1])));
-	s->new_h = state_tensor(s, ax, x_mul(m, o, act(s, 2, c)), s->h);
+		f = act(s, 0, &e, peephole(s, 2, &e, c, gate_sum(s, 2, &e)));
+	g = act(s, 1, &e, gate_sum(s, 3, &e));
+	s->new_c = state_tensor(s, &e, x_add(m, x_mul(m, f, c), x_mul(m, i, g)), s->c);
+	e = state_cell(s);
+	c = acc_read(s, s->new_c, e.ax);
+	o = act(s, 0, &e, peephole(s, 1, &e, c, gate_sum(s, 1, &e)));
+	s->new_h = state_tensor(s, &e, x_mul(m, o, act(s, 2, &e, c)), s->h);
 }
 
 /* What the state gives to the hidden gate: (r * h) R, or r * (h R + bias). */
 static Node *
-hidden_state(Step *s, Node *const *ax)
+hidden_state(Step *s, const Cell *at)
 {
 	Rnn *r = s->r;
 	Module *m = r->b->m;
-	Node *ra[2], *e, *t, *bias, *idx[2];
+	Cell e;
+	Node *x, *bias;
 
 	if (r->reset_first) {
-		e = gate_state(s, 2, ax[0], ax[1]);
-		idx[0] = x_idx(m, s->dir);
-		idx[1] = x_add(m, x_muli(m, r->H, 5), ax[1]);
-		bias = r->bias ? acc_read(s, r->bias, idx) : NULL;
-		return x_mul(m, act(s, 0, gate_sum(s, 1, ax[0], ax[1])), bias ? x_add(m, e, bias) : e);
+		x = gate_state(s, 2, at);
+		bias = r->bias ? acc_read(s, r->bias,
+			(Node *[]){at->d, x_add(m, x_muli(m, r->H, 5), at->h)}) : NULL;
+		return x_mul(m, act(s, 0, at, gate_sum(s, 1, at)), bias ? x_add(m, x, bias) : x);
 	}
-	state_axes(r, ra);
-	e = x_mul(m, act(s, 0, gate_sum(s, 1, ra[0], ra[1])), acc_read(s, s->h, ra));
-	e = x_cast(m, r->d, e);
+	e = state_cell(s);
+	x = x_mul(m, act(s, 0, &e, gate_sum(s, 1, &e)), acc_read(s, s->h, e.ax));
+	x = x_cast(m, r->d, x);
 	if (r->lens)                             /* past the end there is no input to read */
-		e = x_select(m, step_valid(s, ra[0]), e, x_int(m, r->d, 0));
-	t = state_product(r, s->dir, t_tensor(m, 2, ra, e), 2, 1);
-	return x_read(m, t, ax);
+		x = x_select(m, step_valid(s, e.b), x, x_int(m, r->d, 0));
+	return x_read(m, state_product(s, t_tensor(m, e.n, e.ax, x), 2, 1), at->ax);
 }
 
 /* Gates in the order z, r, h. */
@@ -397,39 +428,35 @@ gru_cell(Step *s)
 {
 	Rnn *r = s->r;
 	Module *m = r->b->m;
-	Node *ax[2], *z, *h, *old;
+	Cell e = state_cell(s);
+	Node *old = acc_read(s, s->h, e.ax), *z, *h;
 
-	state_axes(r, ax);
-	old = acc_read(s, s->h, ax);
-	z = act(s, 0, gate_sum(s, 0, ax[0], ax[1]));
-	h = act(s, 1, x_add(m, gate_input(s, 2, ax[0], ax[1]), hidden_state(s, ax)));
+	z = act(s, 0, &e, gate_sum(s, 0, &e));
+	h = act(s, 1, &e, x_add(m, gate_input(s, 2, &e), hidden_state(s, &e)));
 	h = x_add(m, x_mul(m, x_sub(m, x_int(m, r->acc, 1), z), h), x_mul(m, z, old));
-	s->new_h = state_tensor(s, ax, h, s->h);
+	s->new_h = state_tensor(s, &e, h, s->h);
 }
 
 static void
-rnn_cell(Step *s)
+plain_cell(Step *s)
 {
-	Node *ax[2];
+	Cell e = state_cell(s);
 
-	state_axes(s->r, ax);
-	s->new_h = state_tensor(s, ax, act(s, 0, gate_sum(s, 0, ax[0], ax[1])), s->h);
+	s->new_h = state_tensor(s, &e, act(s, 0, &e, gate_sum(s, 0, &e)), s->h);
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-/* [B, H]: direction dir of an initial state; zeros without one. */
+/* What a state begins with; zeros where it is not given. */
 static Node *
-initial(Rnn *r, int dir, Node *given)
+initial(Step *s, Node *given)
 {
+	Rnn *r = s->r;
 	Module *m = r->b->m;
-	Node *ax[2], *idx[3];
+	Cell e = state_cell(s);
+	Node *idx[3] = {r->batch_first ? e.b : e.d, r->batch_first ? e.d : e.b, e.h};
 
-	state_axes(r, ax);
-	idx[0] = r->batch_first ? ax[0] : x_idx(m, dir);
-	idx[1] = r->batch_first ? x_idx(m, dir) : ax[0];
-	idx[2] = ax[1];
-	return t_tensor(m, 2, ax, given ? x_read(m, given, idx) : x_int(m, r->d, 0));
+	return t_tensor(m, e.n, e.ax, given ? x_read(m, given, idx) : x_int(m, r->d, 0));
 }
 
 /* The states after a step, as they stand in Y: 0 past the end. */
@@ -437,12 +464,10 @@ static Node *
 step_output(Step *s)
 {
 	Module *m = s->r->b->m;
-	Node *ax[2], *e, *valid;
+	Cell c = state_cell(s);
+	Node *e = x_read(m, s->new_h, c.ax), *valid = step_valid(s, c.b);
 
-	state_axes(s->r, ax);
-	e = x_read(m, s->new_h, ax);
-	valid = step_valid(s, ax[0]);
-	return t_tensor(m, 2, ax, valid ? x_select(m, valid, e, x_int(m, s->r->d, 0)) : e);
+	return t_tensor(m, c.n, c.ax, valid ? x_select(m, valid, e, x_int(m, s->r->d, 0)) : e);
 }
 
 /* A carried state of the body, which begins as `init`. */
@@ -455,8 +480,8 @@ carried(Rnn *r, Region *body, Node **init, const char *name, Node *begin)
 	return body->params[body->nparams++] = p;
 }
 
-/* One direction: a tuple of the last h, (the last c, other states,) and the
- * stacked steps [T, B, H] in the loop's order. */
+/* One direction, or both: a tuple of the last h, (the last c, other states,) and the stacked steps
+ * [T, (2,) B, H] in the loop's order. */
 static Node *
 direction(Rnn *r, int dir, bool cell_state)
 {
@@ -469,9 +494,9 @@ direction(Rnn *r, int dir, bool cell_state)
 	body->params = NEWN(m, Node *, 4);
 	body->params[body->nparams++] = s.trip =
 		t_param(m, "round", ty_tensor(m, DT_I64, 0, NULL), 0);
-	s.h = carried(r, body, init, "h", initial(r, dir, r->h0));
+	s.h = carried(r, body, init, "h", initial(&s, r->h0));
 	if (cell_state)
-		s.c = carried(r, body, init, "c", initial(r, dir, r->c0));
+		s.c = carried(r, body, init, "c", initial(&s, r->c0));
 	if (r->more)
 		s.more = carried(r, body, init, "more", r->more(r, dir));
 	s.state = r->state(&s);
@@ -486,51 +511,66 @@ direction(Rnn *r, int dir, bool cell_state)
 	return loop_build(r->b, t_scalar_expr(m, DT_I64, r->T), NULL, body->nparams - 1, init, body);
 }
 
-/* The element at time t of direction dir. */
+/* Of what each loop gives the element of direction d. */
 static Node *
-stacked_read(Rnn *r, int dir, Node *y, Node *t, Node *b, Node *h)
+of_direction(Rnn *r, Node *d, Node *const *e)
+{
+	return r->dirs == 1 || r->both ? e[0]
+		: x_select(r->b->m, x_eq(r->b->m, d, x_idx(r->b->m, 0)), e[0], e[1]);
+}
+
+/* A last state, [dirs, B, H]: result k of the loops. */
+static Node *
+last_state(Rnn *r, Node *const *loop, int k)
 {
 	Module *m = r->b->m;
-	Node *idx[3] = {t, b, h}, *len = rnn_length(r, b), *e;
+	Node *d = x_axis(m, x_idx(m, r->dirs)), *b = x_axis(m, r->B), *h = x_axis(m, r->H), *e[2],
+		*idx[3] = {d, b, h}, *ax[3] = {r->batch_first ? b : d, r->batch_first ? d : b, h};
+	int i;
 
-	if (!goes_back(r, dir))
-		return x_read(m, y, idx);
-	idx[0] = x_sub(m, x_addi(m, len, -1), t);
-	e = x_read(m, y, idx);
-	return r->lens ? x_select(m, x_lt(m, t, len), e, x_int(m, r->d, 0)) : e;
+	for (i = 0; i < 2 && loop[i]; i++)
+		e[i] = x_read(m, t_result(m, loop[i], k), idx + !r->both);
+	return t_tensor(m, 3, ax, of_direction(r, d, e));
+}
+
+/* The element at place t, [dirs, B, H] of each: stacked steps of direction dir, or of both. */
+static Node *
+stacked_read(Rnn *r, int dir, Node *y, Node *d, Node *t, Node *b, Node *h)
+{
+	Module *m = r->b->m;
+	Node *at = step_place(r, dir, d, t, b), *e;
+
+	e = x_read(m, y, r->both ? (Node *[]){at, d, b, h} : (Node *[]){at, b, h});
+	return r->lens && at != t ? x_select(m, x_lt(m, t, rnn_length(r, b)), e, x_int(m, r->d, 0)) : e;
+}
+
+static Node *
+all_steps(Rnn *r, Node *const *loop)
+{
+	Module *m = r->b->m;
+	Node *t = x_axis(m, r->T), *d = x_axis(m, x_idx(m, r->dirs)), *b = x_axis(m, r->B),
+		*h = x_axis(m, r->H), *e[2],
+		*ax[4] = {r->batch_first ? b : t, r->batch_first ? t : d, r->batch_first ? d : b, h};
+	int i;
+
+	for (i = 0; i < 2 && loop[i]; i++)
+		e[i] = stacked_read(r, i, t_result(m, loop[i], loop[i]->type->rank - 1), d, t, b, h);
+	return t_tensor(m, 4, ax, of_direction(r, d, e));
 }
 
 Node *
 rnn_build(Rnn *r, bool cell_state)
 {
-	Module *m = r->b->m;
-	Node *loop[2], *out[3], *ax[4], *e[2], *at[2];
-	int dir, k, n = cell_state ? 2 : 1;
+	Node *loop[2] = {NULL, NULL}, *out[3];
+	int i, n = cell_state ? 2 : 1;
 
-	for (dir = 0; dir < r->dirs; dir++)
-		if (!(loop[dir] = direction(r, dir, cell_state)))
+	for (i = 0; i < (r->both ? 1 : r->dirs); i++)
+		if (!(loop[i] = direction(r, i, cell_state)))
 			return NULL;
-	for (k = 0; k < n; k++) {
-		ax[r->batch_first ? 1 : 0] = x_axis(m, x_idx(m, r->dirs));
-		ax[r->batch_first ? 0 : 1] = at[0] = x_axis(m, r->B);
-		ax[2] = at[1] = x_axis(m, r->H);
-		for (dir = 0; dir < r->dirs; dir++)
-			e[dir] = x_read(m, t_result(m, loop[dir], k), at);
-		if (r->dirs == 2)
-			e[0] = x_select(m, x_eq(m, ax[r->batch_first ? 1 : 0], x_idx(m, 0)), e[0], e[1]);
-		out[1 + k] = t_tensor(m, 3, ax, e[0]);
-	}
-	Node *t = x_axis(m, r->T), *d = x_axis(m, x_idx(m, r->dirs)), *b = x_axis(m, r->B),
-		*h = x_axis(m, r->H);
-	ax[0] = r->batch_first ? b : t;
-	ax[1] = r->batch_first ? t : d;
-	ax[2] = r->batch_first ? d : b;
-	ax[3] = h;
-	for (dir = 0; dir < r->dirs; dir++)
-		e[dir] = stacked_read(r, dir, t_result(m, loop[dir], loop[dir]->type->rank - 1), t, b, h);
-	out[0] = t_tensor(m, 4, ax,
-		r->dirs == 2 ? x_select(m, x_eq(m, d, x_idx(m, 0)), e[0], e[1]) : e[0]);
-	return t_tuple(m, 1 + n, out);
+	out[0] = all_steps(r, loop);
+	for (i = 0; i < n; i++)
+		out[1 + i] = last_state(r, loop, i);
+	return t_tuple(r->b->m, 1 + n, out);
 }
 
 /* W, R, and then what rnn_args checks. */
@@ -581,7 +621,7 @@ static Node *
 build_rnn(Build *b)
 {
 	static const char *const defaults[] = {"Tanh"};
-	Rnn r = {.cell = rnn_cell};
+	Rnn r = {.cell = plain_cell};
 
 	return rnn_float_args(b, &r, 1, 1, defaults, x_idx(b->m, 0)) ? rnn_build(&r, false) : NULL;
 }

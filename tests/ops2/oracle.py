@@ -414,6 +414,20 @@ def lengths():
              np.zeros(k, np.int8)], [F, F, F], MS, inits="bcijkl", hidden_size=H, direction=d)
 
 
-for make in (windows, recurrent, products, reductions, learned, fused, attention, contributed, lengths):
+def batches():
+    """Each number of rows that a step's tile may have, of units that fill no vector."""
+    I, H = 6, 20
+    for B in (1, 2, 3, 5, 6, 7, 8, 9):
+        x = f(4, B, I)
+        case(f"lstm_batch_{B}", "LSTM", [x, f(2, 4 * H, I), f(2, 4 * H, H), f(2, 8 * H)], [F, F, F], hidden_size=H,
+             direction="bidirectional")
+        case(f"gru_batch_{B}", "GRU", [x, f(2, 3 * H, I), f(2, 3 * H, H), f(2, 6 * H)], [F, F], hidden_size=H,
+             direction="bidirectional", linear_before_reset=B % 2)
+        case(f"qlstm_batch_{B}", "DynamicQuantizeLSTM", [x, i8(2, I, 4 * H), i8(2, H, 4 * H), f(2, 8 * H), None, None, None,
+             None, abs(f(2)) * .01, np.zeros(2, np.int8), abs(f(2)) * .01, np.zeros(2, np.int8)], [F, F, F], MS,
+             inits="bcijkl", hidden_size=H, direction="bidirectional")
+
+
+for make in (windows, batches, recurrent, products, reductions, learned, fused, attention, contributed, lengths):
     make()
 report()
