@@ -1,4 +1,4 @@
-/* com.microsoft: pictures, streams of hyper-connections, and products with packed weights. */
+/* com.microsoft: pictures, and streams of hyper-connections. */
 #include <float.h>
 #include <string.h>
 #include "ops.h"
@@ -356,116 +356,6 @@ build_engram_gate(Build *b)
 	return t_tuple(m, 2, out);
 }
 
-/* ---- products with packed weights ------------------------------------------------------------ */
-
-/* The values of 4-bit codes over the block's largest magnitude: of bitsandbytes, FP4 and NF4. */
-static const float bnb4[2][16] = {
-	{0, 5.208333333e-03f, 0.66666667f, 1, 0.33333333f, 0.5f, 0.16666667f, 0.25f,
-	 -0.f, -5.208333333e-03f, -0.66666667f, -1, -0.33333333f, -0.5f, -0.16666667f, -0.25f},
-	{-1, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f,
-	-0.18477343022823334f,
-	 -0.09105003625154495f, 0, 0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f,
-	 0.33791524171829224f,
-	 0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1},
-};
-
-static Node *
-build_matmul_bnb4(Build *b)
-{
-	Module *m = b->m;
-	Node *x = b->in[0], *w = b->in[1], *scales = b->in[2], *ax[2], *flat, *e, *table, *byte, *half;
-	int64_t N = attr_int(b, "N"), K = attr_int(b, "K"), block = attr_int(b, "block_size"),
-		kind = attr_int(b, "quant_type");
-	bool trans = attr_int(b, "transB") != 0;
-	DType c = acc_type(dtype_of(x));
-
-	if (N < 1 || K < 1 || N > 1 << 30 || K > 1 << 30 || block < 1 || block > 1 << 30 || kind < 0 ||
-		kind > 1)
-		return fail(b, "N %lld, K %lld, block_size %lld, quant_type %lld", (long long)N,
-			(long long)K, (long long)block,
-			(long long)kind);
-	e = numel(m, w);
-	w = reshape(m, w, 1, &e);
-	expect_dim(b, "the weights", e, x_idx(m, (N * K + 1) / 2), false);
-	e = numel(m, scales);
-	scales = reshape(m, scales, 1, &e);
-	expect_dim(b, "the scales", e, x_idx(m, (N * K + block - 1) / block), false);
-	table = t_const(m, DT_F32, 1, (int64_t[]){16}, data_new(m, DT_F32, 16, bnb4[kind]));
-	ax[0] = x_axis(m, x_idx(m, trans ? K : N));
-	ax[1] = x_axis(m, x_idx(m, trans ? N : K));
-	flat = x_add(m, x_muli(m, ax[trans], K), ax[!trans]);
-	half = x_fdiv(m, flat, x_idx(m, 2));
-	byte = x_cast(m, DT_INDEX, x_read(m, w, &half));
-	half = x_select(m, x_eq(m, x_mod(m, flat, x_idx(m, 2)), x_idx(m, 0)),
-		x_fdiv(m, byte, x_idx(m, 16)),
-		x_mod(m, byte, x_idx(m, 16)));
-	byte = x_fdiv(m, flat, x_idx(m, block));
-	e = x_mul(m, x_cast(m, c, x_read(m, table, &half)), x_cast(m, c, x_read(m, scales, &byte)));
-	w = t_tensor(m, 2, ax, x_cast(m, dtype_of(x), e));
-	return call(b, "matmul", 2, (Node *[]){x, w}, NULL);
-}
-
-/* Four bytes of a blob from `at` on as a float. */
-static Node *
-float_of_bytes(Module *m, Node *blob, Node *at)
-{
-	Node *e = NULL, *byte, *p;
-	int i;
-
-	for (i = 0; i < 4; i++) {
-		p = x_addi(m, at, i);
-		byte = x2(m, O_SHL, x_cast(m, DT_U32, x_read(m, blob, &p)), x_int(m, DT_U32, 8 * i));
-		e = e ? x_or(m, e, byte) : byte;
-	}
-	return x_bits(m, DT_F32, e);
-}
-
-/*
- * A blob of blocks along K, column by column: a float scale, a byte of a zero point (type 1), the
- * codes; 16 bytes hold 32 of them, element i low and i + 16 high. Types: 0 blocks of 32, 1 the same
- * with zero points, 2 of 64, 4 of 128.
- */
-static Node *
-build_matmul_fpq4(Build *b)
-{
-	Module *m = b->m;
-	Node *x = b->in[0], *blob = b->in[1], **shape, *K, *N, *ax[2], *at, *code, *byte, *zero, *e,
-		*in, *blocks;
-	int64_t kind = attr_int(b, "blk_quant_type"), block = kind == 2 ? 64 : kind == 4 ? 128 : 32,
-		head = kind == 1 ? 5 : 4, size;
-	int n;
-
-	if (kind != 0 && kind != 1 && kind != 2 && kind != 4)
-		return fail(b, "blk_quant_type is %lld", (long long)kind);
-	if (rank_of(blob) != 1 || rank_of(b->in[2]) != 1 ||
-		!list_arg(b, b->in[2], "B_shape", &n, &shape))
-		return fail(b, "the packed weights and their shape must have one dimension");
-	if (n != 2)
-		return fail(b, "B_shape has %d elements, must have 2", n);
-	K = extent(m, shape[0]);
-	N = extent(m, shape[1]);
-	size = head + block / 2;
-	blocks = x_ceildiv(m, K, x_idx(m, block));
-	require(m, x_le(m, x_mul(m, N, x_muli(m, blocks, size)), dim_of(blob, 0)), b->loc,
-		"the packed weights have %s bytes",
-		expr_print(m, dim_of(blob, 0)));
-	ax[0] = x_axis(m, K);
-	ax[1] = x_axis(m, N);
-	at = x_add(m, x_mul(m, ax[1], blocks), x_fdiv(m, ax[0], x_idx(m, block)));
-	at = x_muli(m, at, size);
-	in = x_mod(m, ax[0], x_idx(m, block));
-	byte = x_add(m, x_muli(m, x_fdiv(m, in, x_idx(m, 32)), 16), x_mod(m, in, x_idx(m, 16)));
-	byte = x_addi(m, x_add(m, at, byte), head);
-	code = x_cast(m, DT_I32, x_read(m, blob, &byte));
-	code = x_select(m, x_lt(m, x_mod(m, in, x_idx(m, 32)), x_idx(m, 16)),
-		x_and(m, code, x_int(m, DT_I32, 15)),
-		x2(m, O_SHR, code, x_int(m, DT_I32, 4)));
-	byte = x_addi(m, at, 4);
-	zero = kind == 1 ? x_cast(m, DT_I32, x_read(m, blob, &byte)) : x_int(m, DT_I32, 8);
-	e = x_mul(m, x_cast(m, DT_F32, x_sub(m, code, zero)), float_of_bytes(m, blob, at));
-	return call(b, "matmul", 2, (Node *[]){x, t_tensor(m, 2, ax, e)}, NULL);
-}
-
 /* ---- QEmbedLayerNormalization ---------------------------------------------------------------- */
 
 static Node *
@@ -511,13 +401,6 @@ const Op ops_contrib_mixed[] = {
 	"(key: float, query: key, value: key, key_scale: key, query_scale: key,"
 		" conv_scale: key?) {epsilon: float = 1e-5} -> y, normed?", build_engram_gate,
 		"values gated by how keys and queries agree"),
-	BUILD("matmul_bnb4", MS("MatMulBnb4"), 1,
-	"(x: float, w: u8, absmax: x) {K: int, N: int, block_size: int, quant_type: int,"
-		" training_mode: int = 0, transB: int = 1} -> y", build_matmul_bnb4,
-		"product with weights of 4-bit floats"),
-	BUILD("matmul_fpq4", MS("MatMulFpQ4"), 1,
-	"(x: f32, w: u8, shape: i64) {blk_quant_type: int = 1} -> y",
-		build_matmul_fpq4, "product with packed 4-bit weights"),
 	COMP("sparse_to_dense_matmul", MS("SparseToDenseMatMul"), 1,
 	"(a: f32|f64|i32|i64|u32|u64, b: a)"
 		" {alpha: float = 1, transA: int = 0, transB: int = 0} -> y",
