@@ -128,6 +128,8 @@ Val ld_or(Fn *, Node *load, Val cond, Node *other);  /* cond ? load : other, wit
 void st(Fn *, Node *store);
 void prefetch(Fn *, Node *);
 bool st_vector_ok(Fn *, Node *store);
+/* Writes the loop, unrolled, if it stores in rows what lies in columns of a buffer that is only read. */
+bool transposed(Fn *, Node *loop);
 Val fold(Fn *, Node *);
 Val local(Fn *, Ty, const char *name);       /* an alloca in the entry block */
 

@@ -209,7 +209,7 @@ for_(Fn *f, Node *s)
 
 	if (fixed && n <= 0)
 		return;
-	if (fixed && s->n == F_VECTOR && vector(f, axis, n, body))
+	if (fixed && ((s->n == F_VECTOR && vector(f, axis, n, body)) || transposed(f, s)))
 		return;
 	if (fixed && (n == 1 || (s->n == F_UNROLL && n <= MAX_UNROLL) || worth_unrolling(f, n, body))) {
 		unrolled(f, axis, n, body);

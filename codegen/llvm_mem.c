@@ -3,6 +3,8 @@
  * vector access (coefficient 1), a reversed or every-second one (-1, 2), or a scalar one that is
  * splat (0); everything else gathers and scatters. Addresses are summed from the outermost loop
  * inwards with the constant last, so that LICM hoists what it can and CSE meets equal parts.
+ * An unrolled loop around a vector loop that would gather what lies side by side for the former is a
+ * transpose in registers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +68,7 @@ access_of(Fn *f, Node *e)
 
 /* ---- addresses ---------------------------------------------------------------------------------- */
 
-enum { INNERMOST = 1 << 20, MAX_TERMS = 64 };
+enum { INNERMOST = 1 << 20, MAX_TERMS = 64, MAX_TRANSPOSE = 64 };
 
 /* The deepest loop whose variable the expression uses. */
 static int
@@ -697,6 +699,81 @@ st(Fn *f, Node *s)
 	} else {
 		scatter(f, m, d, v, pointers(f, m, a));
 	}
+}
+
+/* ---- transposes ------------------------------------------------------------------------------------------ */
+
+/* Exchanges the bit `size` of the rows' numbers with that of the places in them. */
+static void
+exchange(Fn *f, Val *row, int n, int size)
+{
+	Val low[MAX_TRANSPOSE], high[MAX_TRANSPOSE], a, b;
+	int i, j;
+
+	for (j = 0; j < n; j++) {
+		low[j] = LLVMConstInt(i32t(f), (uint64_t)(j & size ? n + j - size : j), false);
+		high[j] = LLVMConstInt(i32t(f), (uint64_t)(j & size ? n + j : j + size), false);
+	}
+	for (i = 0; i < n; i++) {
+		if (i & size)
+			continue;
+		a = row[i], b = row[i + size];
+		row[i] = LLVMBuildShuffleVector(f->b, a, b, LLVMConstVector(low, (unsigned)n), "");
+		row[i + size] = LLVMBuildShuffleVector(f->b, a, b, LLVMConstVector(high, (unsigned)n), "");
+	}
+}
+
+/* s[from + u + step v] to t[to(u) + v] for all u and v below n. */
+typedef struct Transpose { Mem *t, *s; DType d; Node *u, *from, *step, *to; int n; } Transpose;
+
+static bool
+transpose_of(Fn *f, Node *loop, Transpose *t)
+{
+	Node *inner = loop->regions[0]->nresults == 1 ? loop->regions[0]->results[0] : NULL, *v, *put, *get,
+		*one, *rest;
+	int64_t n, k;
+
+	if (loop->n != F_UNROLL || f->vaxis || f->run || !inner || inner->code != O_FOR
+	 || inner->n != F_VECTOR || inner->regions[0]->nresults != 1)
+		return false;
+	put = inner->regions[0]->results[0];
+	get = put->code == O_STORE ? put->in[put->nin - 1] : put;
+	t->u = loop->in[0], v = inner->in[0];
+	if (get->code != O_LOAD || !is_int(v->in[0], &n) || t->u->in[0] != v->in[0] || n < 2
+	 || n > MAX_TRANSPOSE || (n & (n - 1)) || buf_dtype(get->in[0]) != buf_dtype(put->in[0]))
+		return false;
+	t->n = (int)n, t->d = buf_dtype(get->in[0]);
+	t->s = map_get(&f->mem, get->in[0]), t->t = map_get(&f->mem, put->in[0]);
+	if (!t->s || !t->t || !t->s->fixed || t->t->lanes || put->in[0]->type->space == SP_REG
+	 || elem_bytes(t->d) * 8 * t->n > f->t->vector_bits)
+		return false;
+	return linear_in(f->m, flat(f, get->in[0], get->nin - 1, get->in + 1), v, &t->step, &rest)
+		&& !(is_int(t->step, &k) && k < 2) && linear_in(f->m, rest, t->u, &one, &t->from)
+		&& is_intv(one, 1) && !contains(t->step, t->u)
+		&& linear_in(f->m, flat(f, put->in[0], put->nin - 2, put->in + 1), v, &one, &t->to)
+		&& is_intv(one, 1);
+}
+
+bool
+transposed(Fn *f, Node *loop)
+{
+	Transpose t;
+	Val row[MAX_TRANSPOSE];
+	Ty type;
+	int i, size;
+
+	if (!transpose_of(f, loop, &t))
+		return false;
+	type = vec_of(t.t->elem, t.n);
+	for (i = 0; i < t.n; i++)
+		row[i] = plain_load(f, t.s, type, address(f, t.s->base, t.s->elem,
+			x_add(f->m, t.from, x_muli(f->m, t.step, i))), elem_bytes(t.d));
+	for (size = 1; size < t.n; size *= 2)
+		exchange(f, row, t.n, size);
+	for (i = 0; i < t.n; i++)
+		plain_store(f, t.t, row[i], address(f, t.t->base, t.t->elem,
+			subst1(f->m, t.to, t.u, x_idx(f->m, i))), elem_bytes(t.d));
+	return true;
 }
 
 /* ---- folds -------------------------------------------------------------------------------------------------- */

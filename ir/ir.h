@@ -568,8 +568,8 @@ Node *math_expand(Module *, OpCode, int nin, Node *const *in);
 /* The function of a value of a half type d, in f32: near enough that rounded to d it is within 0.6 ulp.
  * NULL: nothing cheaper than math_expand does. */
 Node *math_half(Module *, OpCode, DType d, Node *f32);
-/* e^a of an f32 or f64 a <= 0, to be summed beside e^0: in f32 within 2 ulp from a = -20 on, within 2^-29
- * below, and 0 below -87.7. A NaN stays one. */
+/* e^a of an f32 or f64 a <= 0, to be summed beside e^0: in f32 within 2 ulp where that is a normal number,
+ * and 0 below -87.7. A NaN stays one. */
 Node *math_exp_low(Module *, Node *a);
 double math_ulp(OpCode, DType);                          /* its stated error */
 /* Casts between f32 and a narrower float by integer operations; NULL for other pairs. f4e2m1 stands

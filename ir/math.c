@@ -160,11 +160,8 @@ static Node *exp_short(const X *x, Node *a)
 	return mul(x, addk(x, p, 1), pow2_of(x, t));
 }
 
-/*
- * One constant for log 2: where n is large the result is small, and its error below 2^-29 whatever a
- * is. The exponent's bias stands in the magic number, so that n's bits alone are the power of two; n = -127
- * makes that 0.
- */
+/* The exponent's bias stands in the magic number, so that n's low bits alone are the power of two; n = -127
+ * makes that 0. */
 Node *
 math_exp_low(Module *m, Node *a)
 {
@@ -174,7 +171,7 @@ math_exp_low(Module *m, Node *a)
 		return exp_scaled(x, a, NULL, 1);
 	a = at_least(x, a, -88);
 	Node *t = madk(x, a, 0x1.715476p+0, k(x, x->magic + x->bias)), *n = addk(x, t, -x->magic - x->bias);
-	Node *r = madk(x, n, -0x1.62e43p-1, a);
+	Node *r = madk(x, n, -0x1.7f7d1cp-20, madk(x, n, -0x1.62e4p-1, a));
 	return mul(x, mad(x, r, poly(x, r, COEF(EXP_LOW_F32)), k(x, 1)),
 		value(x, both(x, O_SHL, bits(x, t), x->mant)));
 }

@@ -1,7 +1,8 @@
 /*
  * Panels: a factor's columns copied to the kernel's scratch memory, as the tiles that use them in
  * turn want them: contiguous along the lanes, and spelled out where they are stored as something
- * narrower (tile.c has the tiles).
+ * narrower (tile.c has the tiles). Columns of which each lies in one piece are copied by squares, whose
+ * loops a target can transpose in registers.
  */
 #include <string.h>
 #include "sched.h"
@@ -60,6 +61,93 @@ panel_bytes(const Contraction *c, const int64_t *red)
 	return c->nred < MAX_RANK ? n : -1;
 }
 
+/* ---- transposed ------------------------------------------------------------------------------ */
+
+/* A vector of columns from j on in lanes, at step k of the innermost sum; with those past the last
+ * one zero, or all there. */
+static void
+copy_lanes(KB *kb, Region *r, const Panel *p, Node *j, Node *k, int w, bool zeros)
+{
+	Module *m = kb->m;
+	Panel at = *p;
+	Node *v = x_axis(m, x_idx(m, w)), *col, *idx[MAX_RANK];
+	Region *in = region_new(m, NULL);
+
+	at.e = subst1(m, p->e, p->idx[p->rank - 2], k);
+	at.idx[p->rank - 2] = k;
+	kb->in_vector = w;
+	if (zeros)
+		copy_column(kb, in, x_add(m, j, v), &at);
+	else {
+		col = x_add(m, p->n0, x_add(m, j, v));
+		memcpy(idx, at.idx, sizeof idx);
+		idx[p->rank - 1] = col;
+		local_store(kb, in, map_get(&kb->local, p->tensor), idx, kb_emit(kb, in, subst1(m, at.e, p->n, col)));
+	}
+	kb->in_vector = 0;
+	l_for(m, r, F_VECTOR, v, in);
+}
+
+/* A vector of columns, all there: squares of as many steps as lanes, and the last steps. */
+static Region *
+copy_squares(KB *kb, const Panel *p, Node *j, int w)
+{
+	Module *m = kb->m;
+	Node *depth = p->idx[p->rank - 2]->in[0], *n = x_fdiv(m, depth, x_idx(m, w)), *i = x_axis(m, n),
+		*u = x_axis(m, x_idx(m, w)), *done = x_muli(m, n, w), *k = x_axis(m, x_sub(m, depth, done));
+	Region *r = region_new(m, NULL), *square = region_new(m, NULL), *in = region_new(m, NULL);
+
+	copy_lanes(kb, in, p, j, x_add(m, x_muli(m, i, w), u), w, false);
+	l_for(m, square, F_UNROLL, u, in);
+	l_for(m, r, F_SERIAL, i, square);
+	if (!is_intv(k->in[0], 0)) {
+		in = region_new(m, NULL);
+		copy_lanes(kb, in, p, j, x_add(m, done, k), w, false);
+		l_for(m, r, F_SERIAL, k, in);
+	}
+	return r;
+}
+
+/* A vector of columns that end within it, or before. */
+static Region *
+copy_last(KB *kb, const Panel *p, Node *j, int w)
+{
+	Module *m = kb->m;
+	Node *k = x_axis(m, p->idx[p->rank - 2]->in[0]);
+	Region *r = region_new(m, NULL), *in = region_new(m, NULL);
+
+	copy_lanes(kb, in, p, j, k, w, true);
+	l_for(m, r, F_SERIAL, k, in);
+	return r;
+}
+
+/* Do the steps of the innermost sum lie side by side, and the columns apart? */
+static bool
+wants_squares(KB *kb, const Contraction *c, int w)
+{
+	Node *last = c->red[c->nred - 1], *k, *n;
+
+	if (c->eb->code != O_READ || w < 2 || const_or(last->in[0], 0) < w || c->nr % w
+	 || dtypes[dtype_of(c->eb->in[0])].bits != dtypes[c->reduce->type->dtype].bits
+	 || map_get(&kb->local, c->eb->in[0]))
+		return false;
+	k = elem_stride(kb, c->eb, last);
+	n = elem_stride(kb, c->eb, c->n);
+	return k && is_intv(k, 1) && n && !is_intv(n, 1) && !is_intv(n, 0);
+}
+
+static void
+copy_transposed(KB *kb, Region *r, const Panel *p, int nr, int w)
+{
+	Module *m = kb->m;
+	Node *i = x_axis(m, x_idx(m, nr / w)), *j = x_muli(m, i, w),
+		*full = x_le(m, x_add(m, p->n0, x_addi(m, j, w)), p->n->in[0]);
+	Region *in = region_new(m, NULL);
+
+	l_when(m, in, full, copy_squares(kb, p, j, w), copy_last(kb, p, j, w));
+	l_for(m, r, F_SERIAL, i, in);
+}
+
 void
 copy_panel(KB *kb, Region *r, Contraction *c, Node *n0, const int64_t *red)
 {
@@ -68,7 +156,8 @@ copy_panel(KB *kb, Region *r, Contraction *c, Node *n0, const int64_t *red)
 	Panel p = {.e = c->eb, .n = c->n, .n0 = n0, .rank = c->nred + 1};
 	Local *l = NEW(m, Local);
 	Region *in = r, *q;
-	int i;
+	int i, w = lanes_of(kb->s, c->reduce->type->dtype);
+	bool squares = wants_squares(kb, c, w);
 
 	memcpy(extent, red, sizeof *red * (size_t)c->nred);
 	extent[c->nred] = c->nr;
@@ -80,12 +169,17 @@ copy_panel(KB *kb, Region *r, Contraction *c, Node *n0, const int64_t *red)
 	map_put(&kb->local, p.tensor, l);
 	for (i = 0; i < c->nred; i++) {
 		p.idx[i] = x_axis(m, kb_emit(kb, in, c->red[i]->in[0]));
+		p.e = subst1(m, p.e, c->red[i], p.idx[i]);
+		if (squares && i == c->nred - 1)
+			break;
 		q = region_new(m, NULL);
 		l_for(m, in, F_SERIAL, p.idx[i], q);
 		in = q;
-		p.e = subst1(m, p.e, c->red[i], p.idx[i]);
 	}
-	vector_loop(kb, in, x_idx(m, c->nr), lanes_of(kb->s, c->reduce->type->dtype), copy_column, &p);
+	if (squares)
+		copy_transposed(kb, in, &p, c->nr, w);
+	else
+		vector_loop(kb, in, x_idx(m, c->nr), w, copy_column, &p);
 	memcpy(p.idx, c->red, sizeof *c->red * (size_t)c->nred);
 	p.idx[c->nred] = c->n;
 	c->b = c->eb = x_read(m, p.tensor, p.idx);

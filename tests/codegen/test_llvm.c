@@ -113,6 +113,34 @@ START_TEST(tail)
 }
 END_TEST
 
+/* y[u][v] = x[2 + step v + u] in squares of 16, 8 and 4. */
+START_TEST(transpose)
+{
+	Ctx c;
+	Module *m = begin(&c);
+	int n = (int[]){16, 8, 4}[_i], j, l;
+	Node *step = x_sym(m, "step", 0, 4096), *u, *v, *part;
+	Node *b[2] = {buf(m, "x", DT_F32, kidx(m, 4096)), buf(m, "y", DT_F32, kidx(m, 16 * n))};
+	Kernel *k = kernel(m, "transpose", 2, b, 1, 1, &step);
+	Region *r = cpu_frame(m, k, kidx(m, 1), &part);
+	float *x = floats(4096, 1), *y = floats(16 * n, 2);
+	int32_t err = 0;
+
+	for (j = 0; j < 4096; j++)
+		x[j] = (float)j;
+	r = loop(m, loop(m, r, F_UNROLL, n, &u), F_VECTOR, n, &v);
+	store1(m, r, b[1], x_add(m, x_muli(m, u, 16), v), load1(m, b[0],
+		x_addi(m, x_add(m, x_mul(m, v, step), u), 2)));
+	compile(&c, k);
+	for (l = 0; l < 200; l += l < 3 ? 1 : 61) {
+		run(&c, 2, (void *[]){x, y}, l, 0, 1, &err);
+		for (j = 0; j < n * n; j++)
+			ck_assert_float_eq(y[j / n * 16 + j % n], (float)(2 + l * (j % n) + j / n));
+	}
+	end(&c);
+}
+END_TEST
+
 START_TEST(softmax)
 {
 	Ctx c;
@@ -807,6 +835,7 @@ main(int argc, char **argv)
 	tcase_set_timeout(t, 120);
 	tcase_add_test(t, axpy);
 	tcase_add_test(t, tail);
+	tcase_add_loop_test(t, transpose, 0, 3);
 	tcase_add_test(t, softmax);
 	tcase_add_test(t, matmul);
 	tcase_add_test(t, gather);

@@ -228,6 +228,28 @@ START_TEST(powers_of_two)
 }
 END_TEST
 
+/* What math_exp_low states of f32. */
+START_TEST(low_exponentials)
+{
+	Module *m = module_new(&(Diag){ 0 });
+	Node *a = x_carry(m, DT_F32);
+	Program p = compile(math_exp_low(m, a), a, a);
+
+	for (int fused = 0; fused < 2; fused++) {
+		for (double x = -0.0; x > -110; x -= 0.000390626) {
+			double y = (float)x, want = exp(y), got = eval(&p, (Num){ .f = y }, (Num){ 0 }, fused).f,
+				ulp = ldexp(1, ilogb(want) - 23);
+			ck_assert_msg(y < -87.7 ? got == 0 : fabs(got - want) <= (y < -87.3 ? 0x1p-126 : 2 * ulp),
+				"e^%.9g: %.9g, should be %.9g", y, got, want);
+		}
+		ck_assert(eval(&p, (Num){ .f = 0 }, (Num){ 0 }, fused).f == 1);
+		ck_assert(eval(&p, (Num){ .f = -INFINITY }, (Num){ 0 }, fused).f == 0);
+		ck_assert(isnan(eval(&p, (Num){ .f = NAN }, (Num){ 0 }, fused).f));
+	}
+	module_free(m);
+}
+END_TEST
+
 /* Functions of half types, over every value. */
 static void run_half(OpCode op, DType d)
 {
@@ -302,6 +324,7 @@ int main(void)
 	TCase *t = tcase_create("all");
 	tcase_set_timeout(t, 0);
 	tcase_add_test(t, powers_of_two);
+	tcase_add_test(t, low_exponentials);
 	tcase_add_loop_test(t, f32_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, f64_ops, 0, O_TAN_FAR - O_EXP + 1);
 	tcase_add_loop_test(t, casts, 0, DT_F16 - DT_F4E2M1 + 1);
