@@ -478,7 +478,8 @@ typedef struct Walk {
 	int nshared, nouter;   /* axes that both factors read; axes beside the rows that only a reads */
 	Node *shared[MAX_RANK], *outer[MAX_RANK];
 	Node *rows, *cols;     /* row tiles of all outer axes; column tiles */
-	int64_t block;         /* row tiles of a block, 0: all */
+	int64_t block;         /* row tiles of a block at most, 0: all */
+	Node *size;            /* of a block, where there are any */
 	bool panel;            /* a unit is a block's row tiles, which may spell out their columns once */
 } Walk;
 
@@ -537,6 +538,20 @@ row_block(const Sched *s, const Walk *w, const Contraction *c)
 	return blocks > 1 ? (rows + blocks - 1) / blocks : 0;
 }
 
+/* Threads that share rows have equal parts of them, in all kernels the same, so that each finds what it
+ * made before: blocks of rows whose number is not known are small enough to be one for each core. */
+static Node *
+block_size(const Sched *s, const Walk *w, const Contraction *c)
+{
+	Node *size = x_idx(s->m, w->block);
+	int cores = s->mach->cores > 1 ? s->mach->cores : 1;
+
+	if (w->rows->code == O_NUM || !w->block)
+		return size;
+	return x_min(s->m, size, x_max(s->m, x_ceildiv(s->m, w->rows, x_idx(s->m, cores)),
+		x_idx(s->m, (MIN_BLOCK + c->mr - 1) / c->mr)));
+}
+
 static Walk
 walk_of(KB *kb, const Nest *nest, const Contraction *c, Node *row, Node *tiles)
 {
@@ -553,6 +568,7 @@ walk_of(KB *kb, const Nest *nest, const Contraction *c, Node *row, Node *tiles)
 			w.outer[w.nouter++] = nest->axis[i];
 	w.rows = x_mul(m, axes_product(m, w.nouter, w.outer), tiles);
 	w.block = row_block(kb->s, &w, c);
+	w.size = block_size(kb->s, &w, c);
 	return w;
 }
 
@@ -578,7 +594,7 @@ place_unit(KB *kb, Region *r, Node *unit, Map *map, Unit *u)
 {
 	const Walk *w = u->w;
 	Module *m = kb->m;
-	Node *rest = unit, *row, *block = w->block ? x_idx(m, w->block) : w->rows, *nt;
+	Node *rest = unit, *row, *block = w->block ? name_digit(kb, r, w->size) : w->rows, *nt;
 	int i;
 
 	if (w->panel) {
@@ -589,7 +605,7 @@ place_unit(KB *kb, Region *r, Node *unit, Map *map, Unit *u)
 		row = take_digit(kb, r, &rest, x_mul(m, w->rows, w->cols));
 		u->first = x_mul(m, name_digit(kb, r, x_fdiv(m, row, x_mul(m, block, w->cols))), block);
 		row = name_digit(kb, r, x_sub(m, row, x_mul(m, u->first, w->cols)));
-		block = divisible(w->rows, (int)w->block) ? block
+		block = block->code == O_NUM && divisible(w->rows, (int)w->block) ? block
 			: l_let(m, r, x_min(m, block, x_sub(m, w->rows, u->first)));
 		nt = name_digit(kb, r, x_fdiv(m, row, block));
 		u->turn = name_digit(kb, r, x_mod(m, row, block));
@@ -734,7 +750,7 @@ contract_cpu(Sched *s, Group *g)
 	u.tiles = tl.m ? x_ceildiv(m, u.extent, x_idx(m, c.mr)) : x_idx(m, 1);
 	w = walk_of(&kb, &nest, &c, tl.m, u.tiles);
 	w.panel = tl.m && spells_panels(s, &w, &c, &u);
-	units = w.panel ? w.block ? x_ceildiv(m, w.rows, x_idx(m, w.block)) : x_idx(m, 1) : w.rows;
+	units = w.panel ? w.block ? x_ceildiv(m, w.rows, w.size) : x_idx(m, 1) : w.rows;
 	units = x_mul(m, x_mul(m, axes_product(m, w.nshared, w.shared), units), w.cols);
 	tl.n0 = x_muli(m, place_unit(&kb, in, kb_units(&kb, g, in, units), &map, &u), c.nr);
 	if (c.whole == c.reduce) {
@@ -753,7 +769,7 @@ contract_cpu(Sched *s, Group *g)
 	kb.k->cost = x_mul(m, axes_product(m, c.nred, c.red), tile_units(m, &c, u.extent));
 	if (w.panel) {
 		kb.k->flops *= (double)(w.block ? w.block : likely_extent(m, w.rows));
-		kb.k->cost = x_mul(m, kb.k->cost, w.block ? x_idx(m, w.block) : w.rows);
+		kb.k->cost = x_mul(m, kb.k->cost, w.block ? w.size : w.rows);
 	}
 	kb_parallel(&kb, body, in);
 	kb.k->decision = c.key;

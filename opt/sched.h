@@ -249,6 +249,11 @@ Kernel *transformed_cpu(Sched *, Group *, Contraction *);
 /* ---- tile.c ---------------------------------------------------------------------------------- */
 
 /* A register tile of a contraction. */
+/* Rows that were joined are told apart by division: by `by`, which is not known, of the row or of what
+ * another division leaves. div and mod: what definitions have; q: the quotient of each of a tile's rows. */
+enum { MAX_DIVISIONS = 4 };
+typedef struct Division { Node *of, *by, *div, *mod, *q; int base; } Division;
+
 typedef struct Tile {
 	KB *kb;
 	Contraction *c;
@@ -260,6 +265,8 @@ typedef struct Tile {
 	Node *base;            /* of the rows that tile_rows counts; NULL: 0 */
 	Node *m0, *n0;         /* first row (from base) and column of the tile */
 	Node *last;            /* rows past it are it once more; NULL: there are none */
+	Division division[MAX_DIVISIONS];
+	int ndivisions;
 	int rows, lanes, vecs;
 	bool mask;             /* columns may end inside the tile */
 	bool past_end;         /* those past the last one may be computed and put as well */

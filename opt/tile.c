@@ -11,19 +11,6 @@ enum {
 	MAX_WRITTEN = 128,     /* multiply-adds of vectors in a row */
 };
 
-static Node *
-at(Tile *t, Node *e, Node *row, Node *col)
-{
-	Map map = {0};
-
-	map_put(&map, t->c->n, col);
-	if (t->m)
-		map_put(&map, t->m, row);
-	e = subst(t->kb->m, e, &map, false);
-	map_free(&map);
-	return e;
-}
-
 Node *
 tile_row(Tile *t, Node *i)
 {
@@ -32,6 +19,31 @@ tile_row(Tile *t, Node *i)
 	if (t->last)
 		row = x_min(t->kb->m, row, t->last);
 	return t->base ? x_add(t->kb->m, t->base, row) : row;
+}
+
+/* e at the tile's row i (NULL: it has none) and column col. */
+static Node *
+at(Tile *t, Node *e, Node *i, Node *col)
+{
+	Module *m = t->kb->m;
+	Map map = {0};
+	Node *row = i ? tile_row(t, i) : NULL, *left[MAX_DIVISIONS], *q;
+	Division *d;
+	int k;
+
+	map_put(&map, t->c->n, col);
+	if (t->m)
+		map_put(&map, t->m, row);
+	for (k = 0; k < t->ndivisions && row; k++) {
+		d = &t->division[k];
+		q = l_load(m, d->q, 1, &i);
+		left[k] = x_sub(m, d->base < 0 ? row : left[d->base], x_mul(m, q, d->by));
+		map_put(&map, d->div, q);
+		map_put(&map, d->mod, left[k]);
+	}
+	e = subst(m, e, &map, false);
+	map_free(&map);
+	return e;
 }
 
 static Node *
@@ -53,7 +65,7 @@ begin(Tile *t, Region *r)
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL);
 
 	if (t->init) {
-		first = at(t, t->init, tile_row(t, i), col);
+		first = at(t, t->init, i, col);
 		if (t->mask)
 			first = x_select(m, x_lt(m, col, t->c->n->in[0]), first, zero);
 	}
@@ -93,7 +105,7 @@ step(Tile *t, Region *r, Node *ea, Node *eb)
 
 	if (t->mask && !is_padded(t))
 		b = x_select(m, x_lt(m, col, t->c->n->in[0]), b, x_int(m, b->type->dtype, 0));
-	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, tile_row(t, i), NULL)));
+	in[0] = l_let(m, ri, kb_emit(t->kb, ri, at(t, ea, i, NULL)));
 	t->kb->in_vector = t->lanes;
 	in[1] = kb_emit(t->kb, rv, b);
 	in[2] = l_load(m, t->acc, 3, idx);
@@ -112,8 +124,7 @@ finish(Tile *t, Region *r)
 		*v = x_axis(m, x_idx(m, t->lanes));
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL), *rv = region_new(m, NULL),
 		*in = rv;
-	Node *col = col_at(t, j, v), *row = tile_row(t, i),
-		*sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
+	Node *col = col_at(t, j, v), *sum = l_load(m, t->acc, 3, (Node *[]){i, j, v}), *idx[MAX_RANK];
 	Map map = {0};
 	Node *e;
 	int d;
@@ -124,9 +135,9 @@ finish(Tile *t, Region *r)
 	e = subst(m, t->body, &map, false);
 	map_free(&map);
 	t->kb->in_vector = t->lanes;
-	e = kb_emit(t->kb, in, at(t, e, row, col));
+	e = kb_emit(t->kb, in, at(t, e, i, col));
 	for (d = 0; d < rank_of(t->t); d++)
-		idx[d] = at(t, t->idx[d], row, col);
+		idx[d] = at(t, t->idx[d], i, col);
 	kb_put(t->kb, in, t->t, idx, e);
 	t->kb->in_vector = 0;
 	if (t->mask)
@@ -270,7 +281,7 @@ fetch_result(Tile *t, Region *r)
 {
 	Module *m = t->kb->m;
 	Node *i = x_axis(m, x_idx(m, t->rows)), *j = x_axis(m, x_idx(m, t->vecs)),
-		*col = col_at(t, j, x_idx(m, 0)), *row = tile_row(t, i), *idx[MAX_RANK], **list;
+		*col = col_at(t, j, x_idx(m, 0)), *idx[MAX_RANK], **list;
 	Region *ri = region_new(m, NULL), *rj = region_new(m, NULL);
 	int d, k, n;
 
@@ -278,13 +289,13 @@ fetch_result(Tile *t, Region *r)
 	 || !is_place(rank_of(t->t), t->idx))
 		return;
 	for (d = 0; d < rank_of(t->t); d++)
-		idx[d] = at(t, t->idx[d], row, col);
+		idx[d] = at(t, t->idx[d], i, col);
 	fetch_element(t, rj, t->t, idx);
 	list = topo_scalar(subst1(m, t->body, t->c->whole, x_int(m, t->c->whole->type->dtype, 0)), &n);
 	for (k = 0; k < n; k++)
 		if (follows_tile(t, list[k])) {
 			for (d = 1; d < list[k]->nin; d++)
-				idx[d - 1] = at(t, list[k]->in[d], row, col);
+				idx[d - 1] = at(t, list[k]->in[d], i, col);
 			fetch_element(t, rj, list[k]->in[0], idx);
 		}
 	free(list);
@@ -354,7 +365,7 @@ add_block(Tile *t, Region *r, Node *total, Node *value, Node *sum)
 
 	value = subst1(m, value, sum, l_load(m, t->acc, 3, idx));
 	t->kb->in_vector = t->lanes;
-	value = kb_emit(t->kb, in, at(t, value, tile_row(t, i), col));
+	value = kb_emit(t->kb, in, at(t, value, i, col));
 	l_store(m, in, total, 3, idx, accumulate(t->kb, COMB_SUM, l_load(m, total, 3, idx), value));
 	t->kb->in_vector = 0;
 	if (t->mask)
@@ -392,6 +403,115 @@ add_blocks(Tile *t, Region *r)
 	t->acc = total;
 }
 
+/* ---- rows that were joined ------------------------------------------------------------------- */
+
+/* Is the size known before the tile begins? */
+static bool
+is_fixed(Node *size)
+{
+	Node **list;
+	int i, n;
+	bool yes = size->code != O_NUM;
+
+	list = topo_scalar(size, &n);
+	for (i = 0; i < n && yes; i++)
+		yes = list[i]->code != O_AXIS && list[i]->code != O_READ && list[i]->code != O_CARRY;
+	free(list);
+	return yes;
+}
+
+static void
+add_division(Tile *t, Node *e)
+{
+	Module *m = t->kb->m;
+	Division *d = &t->division[t->ndivisions];
+	int base = -1, k;
+
+	if ((e->code != O_FLOORDIV && e->code != O_MOD) || !is_fixed(e->in[1]))
+		return;
+	for (k = 0; k < t->ndivisions; k++) {
+		if (t->division[k].of == e->in[0] && t->division[k].by == e->in[1])
+			return;
+		if (t->division[k].mod == e->in[0])
+			base = k;
+	}
+	if ((base < 0 && e->in[0] != t->m) || t->ndivisions == MAX_DIVISIONS)
+		return;
+	*d = (Division){.of = e->in[0], .by = e->in[1], .base = base, .div = x_fdiv(m, e->in[0], e->in[1]),
+		.mod = x_mod(m, e->in[0], e->in[1])};
+	t->ndivisions++;
+}
+
+static void
+find_divisions(Tile *t, Node *e)
+{
+	Node **list;
+	int i, n;
+
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n; i++)
+		add_division(t, list[i]);
+	free(list);
+}
+
+/*
+ * Rows follow each other, so that only the first one is divided: from row to row the remainder grows by
+ * one, and at the divisor it begins anew and the quotient grows.
+ */
+static void
+count_rows(Tile *t, Region *r)
+{
+	Module *m = t->kb->m;
+	Node *q[MAX_DIVISIONS], *rem[MAX_DIVISIONS], *anew[MAX_DIVISIONS], *at, *full, *next, *i,
+		*zero = x_idx(m, 0), *rows = x_idx(m, t->rows);
+	Division *d;
+	int k, row;
+
+	for (k = 0; k < t->ndivisions; k++) {
+		d = &t->division[k];
+		at = d->base < 0 ? tile_row(t, zero) : rem[d->base];
+		d->by = l_let(m, r, d->by);
+		q[k] = l_let(m, r, x_fdiv(m, at, d->by));
+		rem[k] = l_let(m, r, x_sub(m, at, x_mul(m, q[k], d->by)));
+		d->q = l_alloc(m, r, l_buffer(m, "row", DT_INDEX, SP_REG, 1, &rows));
+	}
+	for (row = 0; row < t->rows; row++) {
+		i = x_idx(m, row);
+		for (k = 0; k < t->ndivisions; k++)
+			l_store(m, r, t->division[k].q, 1, &i, q[k]);
+		for (k = 0; k < t->ndivisions && row + 1 < t->rows; k++) {
+			d = &t->division[k];
+			next = l_let(m, r, x_addi(m, rem[k], 1));
+			full = l_let(m, r, x_eq(m, next, d->by));
+			q[k] = x_add(m, q[k], x_cast(m, DT_INDEX, full));
+			anew[k] = full;
+			if (d->base >= 0) {
+				q[k] = x_select(m, anew[d->base], zero, q[k]);
+				anew[k] = x_or(m, anew[d->base], full);
+			}
+			q[k] = l_let(m, r, q[k]);
+			rem[k] = l_let(m, r, x_select(m, anew[k], zero, next));
+		}
+	}
+}
+
+/* The quotients that places of rows need. */
+static void
+divide_rows(Tile *t, Region *r)
+{
+	int d;
+
+	t->ndivisions = 0;
+	if (!t->m || t->last || t->rows < 2)
+		return;
+	for (d = 0; d < rank_of(t->t); d++)
+		find_divisions(t, t->idx[d]);
+	find_divisions(t, t->body);
+	find_divisions(t, t->c->ea);
+	if (t->ndivisions)
+		count_rows(t, r);
+}
+
 static void
 tile(Tile *t, Region *r)
 {
@@ -403,6 +523,7 @@ tile(Tile *t, Region *r)
 		finish(t, r);
 		return;
 	}
+	divide_rows(t, r);
 	t->acc = l_alloc(m, r, l_buffer(m, "tile", t->c->whole->type->dtype, SP_REG, 3, ext));
 	if (t->c->whole != t->c->reduce)
 		add_blocks(t, r);

@@ -61,7 +61,25 @@ w = nh.to_array(onnx.load(sys.argv[1] + "/stream.onnx").graph.initializer[0])
 for m in (1, 4, 8, 14, 15, 29):
     a = rng.standard_normal((m, 600)).astype(np.float32)
     np.savez(f"{sys.argv[1]}/stream{m}.npz", a=a, y=(a.astype(np.float64) @ w).astype(np.float32))
+# pictures of any size, their rows joined to fill tiles, to and from memory with a border around them
+v, w = (rng.standard_normal(d).astype(np.float32) for d in ((6, 5, 1, 1), (7, 6, 3, 3)))
+graph = h.make_graph([h.make_node("Conv", ["x", "v"], ["p"]), h.make_node("Conv", ["p", "w"], ["y"], pads=[1, 1, 1, 1])],
+                     "pictures", [h.make_tensor_value_info("x", T.FLOAT, ["n", 5, "h", "w"])],
+                     [h.make_tensor_value_info("y", T.FLOAT, ["n", 7, "h", "w"])],
+                     [nh.from_array(v, "v"), nh.from_array(w, "w")])
+onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), sys.argv[1] + "/pictures.onnx")
+for i, (n, H, W) in enumerate(((2, 3, 5), (1, 1, 40), (3, 7, 3), (5, 4, 1), (1, 9, 14), (7, 1, 1), (2, 1, 9), (1, 3, 4))):
+    x = rng.standard_normal((n, 5, H, W)).astype(np.float32)
+    p = np.pad(np.einsum("nchw,kc->nkhw", x, v[:, :, 0, 0]), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    y = sum(np.einsum("nchw,kc->nkhw", p[:, :, r:r + H, s:s + W], w[:, :, r, s]) for r in range(3) for s in range(3))
+    np.savez(f"{sys.argv[1]}/pictures{i}.npz", x=x, y=y)
 PY
+for target in native x86-64-v3 c; do
+	for i in 0 1 2 3 4 5 6 7; do
+		"$tcc" verify "$t/pictures.onnx" --target $target --data "$t/pictures$i.npz" --rtol 1e-4 --atol 1e-4 ||
+			fail "pictures $i differ on $target"
+	done
+done
 for m in rows shared batch inputs batches transposed both gram symbol symbols; do
 	for target in native x86-64-v3; do
 		options="--rtol 1e-4 --atol 1e-4 --target $target"
