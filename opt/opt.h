@@ -93,6 +93,7 @@ bool run_passes(Module *, Level *level, const PassOptions *);
 bool pass_simplify(Module *);   /* graph -> graph: rewrite rules */
 bool pass_lower(Module *);      /* graph -> tensor level */
 bool pass_quantized(Module *);  /* tensor -> tensor: sums of dequantized bytes as integers */
+bool pass_narrow(Module *);     /* tensor -> tensor: quantization before what moves or compares */
 bool pass_dot4(Module *);       /* tensor -> tensor: products of bytes in fours */
 bool pass_precision(Module *);  /* tensor -> tensor: narrower operands of contractions */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */

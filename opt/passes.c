@@ -11,6 +11,8 @@ const Pass passes[] = {
 		"replace operators by their definitions"},
 	{"quantized", LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_quantized,
 		"sum dequantized bytes as integers"},
+	{"narrow",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_narrow,
+		"move and compare bytes, not floats"},
 	{"precision", LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_precision,
 		"round operands of products on request"},
 	{"dot4",      LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_dot4,
