@@ -131,6 +131,36 @@ expand(Search *q, Node *e)
 	return e;
 }
 
+/* Are the sizes equal, as is proved or as the program checks before it runs? */
+static bool
+same_size(Module *m, Node *a, Node *b)
+{
+	const Node *c;
+	int i;
+
+	if (prove_eq(m, a, b))
+		return true;
+	for (i = 0; i < m->requires.n; i++) {
+		c = ((const Require *)m->requires.at[i])->cond;
+		if (c->code == O_EQ && ((c->in[0] == a && c->in[1] == b) || (c->in[0] == b && c->in[1] == a)))
+			return true;
+	}
+	return false;
+}
+
+/* Is the place the key, for each of them? It may be 0 where there is one. */
+static bool
+is_key(Module *m, const Attention *a, const Node *at)
+{
+	const Node *c = at && at->code == O_SELECT ? at->in[0] : NULL;
+
+	if (at == a->key)
+		return true;
+	return c && c->code == O_EQ && is_intv(at->in[1], 0) && at->in[2] == a->key
+		&& ((is_intv(c->in[1], 1) && same_size(m, c->in[0], a->key->in[0]))
+		|| (is_intv(c->in[0], 1) && same_size(m, c->in[1], a->key->in[0])));
+}
+
 /* What the tensor that is read reduces over the keys; NULL: it is not such a reduction, and nothing
  * else, or goes over more than the keys (a score that no value belongs to). */
 static Node *
@@ -139,7 +169,7 @@ reduced(Search *q, Node *read, Comb comb)
 	Module *m = q->s->m;
 	Node *e = strip(element_of(m, read->in[0], read->in + 1)), *red = axis_reduction(e, comb);
 
-	return red && red == e && prove_eq(m, red->in[0]->in[0], q->a->key->in[0]) ? strip(expand(q, subst1(m, red->in[1], red->in[0], q->a->key))) : NULL;
+	return red && red == e && same_size(m, red->in[0]->in[0], q->a->key->in[0]) ? strip(expand(q, subst1(m, red->in[1], red->in[0], q->a->key))) : NULL;
 }
 
 static bool
@@ -377,7 +407,7 @@ attention_of(Sched *s, Node *out, Attention *a)
 		map_free(&q.seen);
 		q = (Search){.s = s, .a = a};
 	}
-	return ok && (s->gpu ? attention_fits_gpu(a) : a->at == a->key);
+	return ok && (s->gpu ? attention_fits_gpu(a) : is_key(s->m, a, a->at));
 }
 
 bool
