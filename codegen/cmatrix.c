@@ -60,16 +60,21 @@ static bool along(Node *const *v, int k)
 	return !is_intv(v[2 * k], 0);
 }
 
-/* tcc_wgmma(f16, 128, km, &c, tcc_tile(&a, 128, 0), tcc_tile(&b, 128, 8192)) */
+/* tcc_wgmma(f16, 128, km, &c, tcc_tile(&a, 128, 0), tcc_tile(&b, 128, 8192));
+ * tcc_wgmma(f16, 128, rm, &c, &a, tcc_tile(&b, 128, 8192)) where A lies in registers */
 static void group_product(CFn *c, const Node *s, Node *const *v)
 {
+	bool held = l_spot(s, 1).buffer->type->space == SP_REG;
 	int64_t n = 0;
 
 	is_int(v[0], &n);
-	fprintf(c->o, "tcc_wgmma(%s, %d, %c%c, ", strchr(s->name, '_') + 1, (int)n, along(v, 1) ? 'm' : 'k',
-		along(v, 2) ? 'm' : 'k');
+	fprintf(c->o, "tcc_wgmma(%s, %d, %c%c, ", strchr(s->name, '_') + 1, (int)n,
+		held ? 'r' : along(v, 1) ? 'm' : 'k', along(v, 2) ? 'm' : 'k');
 	spot(c, "", s, 0);
-	stored(c, s, 1, v);
+	if (held)
+		spot(c, ", ", s, 1);
+	else
+		stored(c, s, 1, v);
 	stored(c, s, 2, v);
 }
 

@@ -545,15 +545,17 @@ copy_box(Ptx *x, const Instr *i)
 	fputs(gathers ? ");" : "0);", x->out);
 }
 
-/* wgmma.mma_async.sync.aligned.m64nNkK.ACC.A.B {sums}, a, b, keep[, 1, 1[, along a, along b]] */
+/* wgmma.mma_async.sync.aligned.m64nNkK.ACC.A.B {sums}, a, b, keep[, 1, 1[, along a, along b]]; a: a tile, or
+ * {registers}, which are along the depth and have no number of that */
 static void
 group_product(Ptx *x, const Instr *i)
 {
 	const char *a = i->part[i->nparts > 1 ? i->nparts - 2 : 0], *b = last(i), *n = strchr(i->part[4], 'n');
+	bool held = i->nargs > 1 && i->arg[1].kind == LIST;
 	int k;
 
 	if (strcmp(i->part[1], "mma_async") || i->nparts != 8 || !n || i->nargs < 4 || i->arg[0].kind != LIST
-	 || i->arg[1].kind != WORD || i->arg[0].n != atoi(n + 1) / 2) {
+	 || (held ? i->arg[1].n != 4 : i->arg[1].kind != WORD) || i->arg[0].n != atoi(n + 1) / 2) {
 		refuse(x, &i->op, "this product of a warp group is not known");
 		return;
 	}
@@ -562,17 +564,24 @@ group_product(Ptx *x, const Instr *i)
 			refuse(x, &i->arg[k].at[0], "factors are taken as they are");
 	fputs("{ u32 *const d_[] = { ", x->out);
 	put_list(x, &i->arg[0], "&");
-	fprintf(x->out, " }; tcc_sim_wgmma_into(\"wgmma_%s%s\", %d, d_", a, strcmp(a, b) ? b : "", atoi(n + 1));
-	for (k = 1; k < 4; k++) {
-		fputs(", ", x->out);
-		put_value(x, &i->arg[k].at[0]);
+	if (held) {
+		fputs(" }, *const a_[] = { ", x->out);
+		put_list(x, &i->arg[1], "&");
 	}
-	for (k = 6; k < 8; k++) {
+	fprintf(x->out, " }; tcc_sim_wgmma_into(\"wgmma_%s%s\", %d, d_, %s, ", a, strcmp(a, b) ? b : "", atoi(n + 1),
+		held ? "a_, 0" : "0");
+	for (k = 1 + held; k < 4; k++) {
+		put_value(x, &i->arg[k].at[0]);
 		fputs(", ", x->out);
+	}
+	if (held)
+		fputs("0, ", x->out);
+	for (k = 6; k < 8 - held; k++) {
 		if (k < i->nargs)
 			put_value(x, &i->arg[k].at[0]);
 		else
 			fputs("0", x->out);
+		fputs(k < 7 - held ? ", " : "", x->out);
 	}
 	fputs("); }", x->out);
 }

@@ -673,7 +673,8 @@ Node *l_mma(Module *, Region *, const char *instruction, Spot c, Spot a, Spot b)
 /*
  * The same by a group of four warps from tiles in shared memory, asynchronously (sync.def): m x n of the
  * instruction's. Of each tile: bytes of a stored row, its swizzle; bytes from a block of rows to the next where
- * the tile is stored along its own axis, 0 where along the depth.
+ * the tile is stored along its own axis, 0 where along the depth. A may be a fragment in registers instead, as the
+ * warp instruction of 16 rows has it, of 2-byte elements; they stay as they are until the product is waited for.
  */
 typedef struct Stored { int row, next; } Stored;
 Node *l_mma_group(Module *, Region *, const char *instruction, int n, Spot c, Spot a, Stored, Spot b, Stored);

@@ -563,13 +563,14 @@ wait_for_copies(Count *c, const Node *s)
 		c->in->waits += c->serial * load_clocks / (double)(s->n + 1);
 }
 
-/* By warp groups, four warps each; tiles are read from shared memory. */
+/* By warp groups, four warps each; tiles are read from shared memory, the first factor's unless registers hold it. */
 static void
 multiply_group(Count *c, const Node *s, Node *const *by)
 {
 	const Mma *x = mma_find(s->name);
 	double n = c->times * (double)(int)(active_warps(c) / 4), columns = (double)value(c, by[0]).i;
-	double flops = n * 2 * x->m * columns * x->k, read = (x->m + columns) * x->k * dtypes[x->type].bits / 8;
+	double rows = l_spot(s, 1).buffer->type->space == SP_REG ? 0 : x->m;
+	double flops = n * 2 * x->m * columns * x->k, read = (rows + columns) * x->k * dtypes[x->type].bits / 8;
 
 	c->in->matrix += n * mma_clocks(c->t, x) * columns / x->n;
 	c->in->issued += n * 4;

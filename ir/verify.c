@@ -596,6 +596,16 @@ static void check_tile_mma(V *v, Node *n)
 		bug(v, "%s of tiles that do not fit", n->name);
 }
 
+/* May operand i of the instruction lie there? A group's first factor has a choice, if it is no byte's. */
+static bool mma_place(const Mma *x, bool group, int i, Space space)
+{
+	if (x->kind == M_CPU)
+		return space == SP_TILE;
+	if (group && i)
+		return space == SP_SHARED || (space == SP_REG && i == 1 && dtypes[x->type].bits == 16);
+	return space == SP_REG;
+}
+
 static void check_mma(V *v, Node *n)
 {
 	const Mma *x = mma_find(n->name);
@@ -606,8 +616,7 @@ static void check_mma(V *v, Node *n)
 	if (x && group != !x->a)
 		bug(v, "%s with wrong numbers", n->name);
 	for (int i = 0; i < 3; i++)
-		if (check_place(v, n, i) && x && (l_spot(n, i).buffer->type->space
-					!= (x->kind == M_CPU ? SP_TILE : i && group ? SP_SHARED : SP_REG)
+		if (check_place(v, n, i) && x && (!mma_place(x, group, i, l_spot(n, i).buffer->type->space)
 				|| l_spot(n, i).buffer->type->dtype != (i ? DT_U32 : x->acc)))
 			bug(v, "%s of a wrong buffer", n->name);
 	if (x && x->kind == M_CPU)

@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum { MAX_BOXES = 256, MAX_PRODUCTS = 64, MAX_READS = 512, MAX_CHAINS = 4, GROUP = 128, MAX_GROUPS = MAX_THREADS / GROUP,
-	ROWS = 64, MAX_COLUMNS = 256, PARTS = 16, REGISTERS = 65536 };
+	ROWS = 64, HELD = 4, MAX_COLUMNS = 256, PARTS = 16, REGISTERS = 65536 };
 
 /* A barrier in memory. */
 typedef struct Phase {
@@ -61,7 +61,15 @@ typedef struct Chain {
 	uint32_t sum[ROWS][MAX_COLUMNS];
 	uint32_t *to[GROUP][MAX_COLUMNS / 2];
 } Chain;
-typedef struct Product { const SimProduct *x; Tile a, b; int n; bool anew; Chain *chain; uint32_t group; } Product;
+typedef struct Product {
+	const SimProduct *x;
+	Tile a, b;
+	int n;
+	bool anew, held;        /* held: A is what the registers hold when the product is done */
+	const uint32_t *from[GROUP][HELD];
+	Chain *chain;
+	uint32_t group;
+} Product;
 /* Bytes of shared memory that a group's products have read. */
 typedef struct Reads { uint64_t lo, hi; uint32_t group, segment; bool done; } Reads;
 
@@ -80,6 +88,7 @@ typedef struct WarpGroup {
 /* What threads that meet at a group operation bring. */
 typedef struct GroupOperand {
 	uint32_t *c, *const *each;      /* registers of the sums: in a row, or one by one */
+	const uint32_t *from[HELD];     /* registers of A; NULL: a tile */
 	uint64_t a, b;
 	int n;
 	bool anew;                      /* the sums so far do not count */
@@ -651,6 +660,15 @@ static uint64_t element_at(const Tile *t, int size, int i, int k)
 static int row_of(int t, int e) { return 16 * (t / 32) + t % 32 / 4 + 8 * (e >> 1 & 1); }
 static int column_of(int t, int e) { return 8 * (e >> 2) + 2 * (t % 4) + (e & 1); }
 
+/* A in registers, two elements each: element e of a thread has C's row, and the depth of C's column. */
+static void read_held(const Product *p, float a[ROWS][64])
+{
+	for (int t = 0; t < GROUP; t++)
+		for (int e = 0; e < 2 * HELD; e++)
+			a[row_of(t, e)][column_of(t, e)] =
+				sim_matrix_float(p->x, (const uint8_t *)p->from[t][e / 2] + e % 2 * 2, false);
+}
+
 /* Sums between the threads' registers and a matrix. */
 static void move_sums(Chain *c, bool out)
 {
@@ -675,7 +693,7 @@ static void multiply(const Product *p)
 	int size = x->size;
 
 	for (int k = 0; k < x->k; k++)
-		for (int i = 0; i < ROWS + p->n; i++) {
+		for (int i = p->held ? ROWS : 0; i < ROWS + p->n; i++) {
 			bool b = i >= ROWS;
 			int j = b ? i - ROWS : i;
 			const uint8_t *at = sim_run.shared + element_at(b ? &p->b : &p->a, size, j, k);
@@ -685,6 +703,8 @@ static void multiply(const Product *p)
 			else
 				*(b ? &ib[k][j] : &ia[j][k]) = sim_matrix_byte(x, at, b);
 		}
+	if (p->held)
+		read_held(p, fa);
 	if (p->anew)
 		memset(p->chain->sum, 0, sizeof p->chain->sum);
 	for (int i = 0; i < ROWS; i++)
@@ -729,7 +749,8 @@ static bool meet_group(GroupOperand *x, const void *pc)
 	for (int i = 0; i < GROUP; i++) {
 		const GroupOperand *y = first[i].operand;
 
-		if (first[i].pc != pc || y->a != x->a || y->b != x->b || y->n != x->n || y->anew != x->anew)
+		if (first[i].pc != pc || y->a != x->a || y->b != x->b || y->n != x->n || y->anew != x->anew ||
+		    !y->from[0] != !x->from[0])
 			return halt("divergence", pc, "threads of a warp group meet at different products");
 	}
 	return true;
@@ -806,7 +827,7 @@ static void issue(WarpGroup *g, const SimProduct *x, const GroupOperand *o, Tile
 {
 	if (!g->fenced)
 		sim_find_at("race", pc, "products without a fence after the last wait");
-	if (sim_run.traced && (!check_tile(g, &a, x->size, ROWS, x->k, pc) ||
+	if (sim_run.traced && ((!o->from[0] && !check_tile(g, &a, x->size, ROWS, x->k, pc)) ||
 	    !check_tile(g, &b, x->size, o->n, x->k, pc)))
 		return;
 	Chain *c = chain_of(g, o->n);
@@ -815,7 +836,12 @@ static void issue(WarpGroup *g, const SimProduct *x, const GroupOperand *o, Tile
 		return;
 	}
 	c->pending++;
-	g->products[g->nproducts++] = (Product){ x, a, b, o->n, o->anew, c, g->open };
+	Product *p = &g->products[g->nproducts++];
+	*p = (Product){ .x = x, .a = a, .b = b, .n = o->n, .anew = o->anew, .held = o->from[0] != NULL,
+		.chain = c, .group = g->open };
+	const Thread *first = &sim_run.threads[(g - now.groups) * GROUP];
+	for (int i = 0; p->held && i < GROUP; i++)
+		memcpy(p->from[i], ((const GroupOperand *)first[i].operand)->from, sizeof p->from[i]);
 	sim_run.c->mma++;
 }
 
@@ -823,7 +849,7 @@ static void product(const char *name, GroupOperand o, bool ma, bool mb, const vo
 {
 	const SimProduct *x = sim_product(name);
 
-	if (!x || o.n % 8 || o.n < 8 || o.n > MAX_COLUMNS || ((ma || mb) && x->size != 2)) {
+	if (!x || o.n % 8 || o.n < 8 || o.n > MAX_COLUMNS || ((ma || mb || o.from[0]) && x->size != 2)) {
 		halt("divergence", pc, "no such product of a warp group");
 		return;
 	}
@@ -838,11 +864,23 @@ void tcc_sim_wgmma(const char *name, int32_t n, void *c, uint64_t a, uint64_t b,
 	product(name, (GroupOperand){ .c = c, .a = a, .b = b, .n = n }, ma, mb, __builtin_return_address(0));
 }
 
-void tcc_sim_wgmma_into(const char *name, int32_t n, uint32_t *const *c, uint64_t a, uint64_t b, int32_t keep,
-	int32_t ma, int32_t mb)
+void tcc_sim_wgmma_held(const char *name, int32_t n, void *c, const uint32_t *a, uint64_t b, int32_t mb)
 {
-	product(name, (GroupOperand){ .each = c, .a = a, .b = b, .n = n, .anew = !keep }, ma, mb,
-		__builtin_return_address(0));
+	GroupOperand o = { .c = c, .b = b, .n = n };
+
+	for (int i = 0; i < HELD; i++)
+		o.from[i] = a + i;
+	product(name, o, false, mb, __builtin_return_address(0));
+}
+
+void tcc_sim_wgmma_into(const char *name, int32_t n, uint32_t *const *c, uint32_t *const *held, uint64_t a, uint64_t b,
+	int32_t keep, int32_t ma, int32_t mb)
+{
+	GroupOperand o = { .each = c, .a = a, .b = b, .n = n, .anew = !keep };
+
+	for (int i = 0; held && i < HELD; i++)
+		o.from[i] = held[i];
+	product(name, o, ma, mb, __builtin_return_address(0));
 }
 
 void tcc_sim_wgmma_fence(void)

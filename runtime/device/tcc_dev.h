@@ -187,9 +187,10 @@ TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_regs(i32 n, i32 take);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_box(void *dst, const void *map, u64 *bar, i32 n, const i32 *at,
 	const i32 *moved);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma(const char *name, i32 n, void *c, u64 a, u64 b, i32 ma, i32 mb);
-/* c: where each register of the sums is; keep: they count */
-TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_into(const char *name, i32 n, u32 *const *c, u64 a, u64 b, i32 keep,
-	i32 ma, i32 mb);
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_held(const char *name, i32 n, void *c, const u32 *a, u64 b, i32 mb);
+/* c: where each register of the sums is; held: of the first factor, or NULL; keep: they count */
+TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_into(const char *name, i32 n, u32 *const *c, u32 *const *held, u64 a,
+	u64 b, i32 keep, i32 ma, i32 mb);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_fence(void);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_commit(void);
 TCC_EXTERN_C TCC_SIM_SYNC void tcc_sim_wgmma_wait(i32 pending);
@@ -992,7 +993,7 @@ TCC_MMA(wmma12_i8u8, i32, tcc_i8, tcc_i2,
  * memory. tcc_boxN(dst, map, bar, c...) copies the box at N coordinates, fastest first; tcc_gatherN
  * (im2col) has N - 2 offsets behind them. tcc_wgmma(type, n, majors, c, a, b): C += A B of 64 x n by four
  * warps, A and B tiles in shared memory that tcc_tile describes; each stored along the depth (k) or along
- * its own axis (m). */
+ * its own axis (m). A in registers (r): four words of halves, as tcc_mma's. */
 #if TCC_DEV_SIM
 typedef struct tcc_map_s { u64 w[16]; } tcc_map;
 #else
@@ -1163,11 +1164,23 @@ TCC_FN void tcc_wgmma_##name(acc *c, u64 x, u64 y) \
 	asm volatile("{ .reg .pred p; setp.ne.b32 p, " on ", 0; wgmma.mma_async.sync.aligned.m64n" #n op \
 		" {" TCC_S##n "}, " a ", " b ", p" tail "; }" : TCC_C##n(k, c) : "l"(x), "l"(y), "r"(1)); \
 }
+#define TCC_WGMMA_R(name, n, held, b, on, op, tail) \
+TCC_FN void tcc_wgmma_##name(f32 *c, const u32 *x, u64 y) \
+{ \
+	asm volatile("{ .reg .pred p; setp.ne.b32 p, " on ", 0; wgmma.mma_async.sync.aligned.m64n" #n op \
+		" {" TCC_S##n "}, {" held "}, " b ", p" tail "; }" : TCC_C##n("f", c) \
+		: "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(y), "r"(1)); \
+}
 #define TCC_WGMMA_16(t, n, a, b, on, op) \
 	TCC_WGMMA(t##_n##n##_kk, f32, "f", n, a, b, on, op, ", 1, 1, 0, 0") \
 	TCC_WGMMA(t##_n##n##_km, f32, "f", n, a, b, on, op, ", 1, 1, 0, 1") \
 	TCC_WGMMA(t##_n##n##_mk, f32, "f", n, a, b, on, op, ", 1, 1, 1, 0") \
 	TCC_WGMMA(t##_n##n##_mm, f32, "f", n, a, b, on, op, ", 1, 1, 1, 1")
+#define TCC_WGMMAS_R(n, held, b, on) \
+	TCC_WGMMA_R(f16_n##n##_rk, n, held, b, on, "k16.f32.f16.f16", ", 1, 1, 0") \
+	TCC_WGMMA_R(f16_n##n##_rm, n, held, b, on, "k16.f32.f16.f16", ", 1, 1, 1") \
+	TCC_WGMMA_R(bf16_n##n##_rk, n, held, b, on, "k16.f32.bf16.bf16", ", 1, 1, 0") \
+	TCC_WGMMA_R(bf16_n##n##_rm, n, held, b, on, "k16.f32.bf16.bf16", ", 1, 1, 1")
 #define TCC_WGMMAS(n, a, b, on) \
 	TCC_WGMMA_16(f16, n, a, b, on, "k16.f32.f16.f16") \
 	TCC_WGMMA_16(bf16, n, a, b, on, "k16.f32.bf16.bf16") \
@@ -1182,8 +1195,14 @@ TCC_WGMMAS(96, "%48", "%49", "%50")
 TCC_WGMMAS(128, "%64", "%65", "%66")
 TCC_WGMMAS(192, "%96", "%97", "%98")
 TCC_WGMMAS(256, "%128", "%129", "%130")
+TCC_WGMMAS_R(32, "%16, %17, %18, %19", "%20", "%21")
+TCC_WGMMAS_R(64, "%32, %33, %34, %35", "%36", "%37")
+TCC_WGMMAS_R(128, "%64, %65, %66, %67", "%68", "%69")
+TCC_WGMMAS_R(256, "%128, %129, %130, %131", "%132", "%133")
 #define tcc_wgmma(t, n, majors, c, a, b) tcc_wgmma_##t##_n##n##_##majors(c, a, b)
+#undef TCC_WGMMAS_R
 #undef TCC_WGMMAS
+#undef TCC_WGMMA_R
 #undef TCC_WGMMA_16
 #undef TCC_WGMMA
 #elif TCC_DEV_SIM
@@ -1193,8 +1212,13 @@ TCC_WGMMAS(256, "%128", "%129", "%130")
 #define tcc_mma_commit() tcc_sim_wgmma_commit()
 #define tcc_mma_wait(n) tcc_sim_wgmma_wait(n)
 #define tcc_mma_keep(c, n) ((void)(c))
-#define tcc_wgmma(t, n, majors, c, a, b) tcc_sim_wgmma("wgmma_" #t, n, c, a, b, #majors[0] == 'm', \
-	#majors[1] == 'm')
+#define tcc_wgmma(t, n, majors, c, a, b) tcc_wgmma_##majors(t, n, c, a, b)
+#define tcc_wgmma_kk(t, n, c, a, b) tcc_sim_wgmma("wgmma_" #t, n, c, a, b, 0, 0)
+#define tcc_wgmma_km(t, n, c, a, b) tcc_sim_wgmma("wgmma_" #t, n, c, a, b, 0, 1)
+#define tcc_wgmma_mk(t, n, c, a, b) tcc_sim_wgmma("wgmma_" #t, n, c, a, b, 1, 0)
+#define tcc_wgmma_mm(t, n, c, a, b) tcc_sim_wgmma("wgmma_" #t, n, c, a, b, 1, 1)
+#define tcc_wgmma_rk(t, n, c, a, b) tcc_sim_wgmma_held("wgmma_" #t, n, c, a, b, 0)
+#define tcc_wgmma_rm(t, n, c, a, b) tcc_sim_wgmma_held("wgmma_" #t, n, c, a, b, 1)
 #endif
 
 #endif

@@ -10,6 +10,9 @@
 #ifndef ALONG
 #define ALONG 0         /* B is stored along its own axis: 64 columns of 128 bytes */
 #endif
+#ifndef HELD
+#define HELD 0          /* A comes from registers, B is ALONG */
+#endif
 
 enum { COLUMNS = 64, K = ROW / 2, STAGES = 2, STAGE = 16384 };
 
@@ -46,6 +49,7 @@ TCC_KERNEL(product, 256)(f32 *TCC_RESTRICT c, i64 steps, TCC_MAP a, TCC_MAP b)
 		return;
 	}
 	f32 acc[COLUMNS / 2];
+	u32 held[K / 16][4];
 	for (i32 i = 0; i < COLUMNS / 2; i++)
 		acc[i] = 0;
 	for (i32 k = 0; k < steps; k++) {
@@ -55,13 +59,23 @@ TCC_KERNEL(product, 256)(f32 *TCC_RESTRICT c, i64 steps, TCC_MAP a, TCC_MAP b)
 			tcc_phase_wait(&bars[s], k / STAGES % 2);
 		if (FAULT != 5)
 			tcc_mma_fence();
-		for (i32 i = 0; i < K / 16; i++)
+		for (i32 i = 0; i < K / 16 && HELD; i++) {
+			for (i32 w = 0; w < 4; w++) {
+				i32 row = (t - 128) / 32 * 16 + t % 32 / 4 + 8 * (w & 1), deep = i * 16 + t % 4 * 2 + 8 * (w >> 1);
+
+				held[i][w] = tiles[s * STAGE / 4 + row * 32 + (deep / 8 ^ row % 8) * 4 + deep % 8 / 2];
+			}
+			tcc_wgmma_rm(f16, COLUMNS, acc, held[i], tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 512], 128, 8192));
+		}
+		for (i32 i = 0; i < K / 16 && !HELD; i++)
 			tcc_sim_wgmma("wgmma_f16", COLUMNS, acc, tcc_tile(&tiles[s * STAGE / 4 + i * 8], ROW, 0),
 				ALONG ? tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 512], 128, 8192)
 				: tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 8], ROW, 0), 0, ALONG);
 		tcc_mma_commit();
 		if (FAULT != 6)
 			tcc_mma_wait(0);
+		if (HELD)               /* all have read */
+			tcc_part_barrier(1, 128);
 		if (t % 32 == 0)
 			tcc_phase_arrive(&bars[STAGES + s]);
 	}

@@ -109,7 +109,7 @@ START_TEST(right_in_every_order)
 {
 	static const struct { const char *flags; int row; bool along; } forms[] = {
 		{ "-DROW=128", 128, false }, { "-DROW=64", 64, false }, { "-DROW=32", 32, false },
-		{ "-DROW=128 -DALONG=1", 128, true },
+		{ "-DROW=128 -DALONG=1", 128, true }, { "-DROW=128 -DALONG=1 -DHELD=1", 128, true },
 	};
 	void *object = build(forms[_i].flags, "right");
 	const SimFinding *f;
@@ -273,7 +273,7 @@ int main(void)
 		puts("clang-22 is missing");
 		return 77;
 	}
-	tcase_add_loop_test(tc, right_in_every_order, 0, 4);
+	tcase_add_loop_test(tc, right_in_every_order, 0, 5);
 	tcase_add_loop_test(tc, faults_are_found, 0, 6);
 	tcase_add_loop_test(tc, boxes_lie_swizzled, 0, 3);
 	tcase_add_test(tc, parts_of_a_block);

@@ -304,7 +304,8 @@ END_TEST
 
 /* A warp group multiplies 64 x 16 by 16 x 8, all ones, onto sums that begin as 5; a thread
  * stores its last sum. SHOW: what lies in shared memory is shown to products. */
-#define PRODUCT(SHOW, FENCE, KEEP, WAIT) \
+#define PRODUCT(SHOW, FENCE, KEEP, WAIT) PRODUCT_OF("%rd2", "0, 0", SHOW, FENCE, KEEP, WAIT)
+#define PRODUCT_OF(A, MAJORS, SHOW, FENCE, KEEP, WAIT) \
 	".visible .entry product(.param .u64 out)\n" \
 	"{\n" \
 	".reg .pred %p<3>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .f32 %f<5>;\n" \
@@ -318,7 +319,8 @@ END_TEST
 	"mov.u64 %rd2, 0xC000001000010000; mov.u64 %rd3, 0xC000001000010080;\n" \
 	"mov.u32 %r6, " KEEP "; setp.ne.b32 %p1, %r6, 0;\n" \
 	FENCE \
-	"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd2, %rd3, %p1, 1, 1, 0, 0;\n" \
+	"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, " A ", %rd3, %p1, 1, 1, " \
+	MAJORS ";\n" \
 	"wgmma.commit_group.sync.aligned;\n" \
 	WAIT \
 	"mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %rd1, %rd4; st.global.f32 [%rd5], %f4;\n" \
@@ -335,6 +337,9 @@ START_TEST(group_product)
 		{PRODUCT(SHOW, FENCE, "1", WAIT), 21}, {PRODUCT(SHOW, FENCE, "0", WAIT), 16},
 		{PRODUCT("", FENCE, "1", WAIT), 0}, {PRODUCT(SHOW, "", "1", WAIT), 0},
 		{PRODUCT(SHOW, FENCE, "1", ""), 0},
+		{PRODUCT_OF("{%r5, %r5, %r5, %r5}", "0", SHOW, FENCE, "1", WAIT), 21},
+		{PRODUCT_OF("{%r5, %r5, %r5, %r5}", "0", SHOW, FENCE, "0", WAIT), 16},
+		{PRODUCT_OF("{%r5, %r5, %r5, %r5}", "0", "", FENCE, "1", WAIT), 0},
 	};
 	char text[4096], name[32];
 	Sim *s = sim_new(&(SimConfig){.warp = 32, .traced = true});
@@ -397,7 +402,7 @@ main(void)
 	tcase_add_test(t, instructions);
 	tcase_add_test(t, kernel);
 	tcase_add_test(t, missing_barrier);
-	tcase_add_loop_test(t, group_product, 0, 5);
+	tcase_add_loop_test(t, group_product, 0, 8);
 	tcase_add_test(t, not_understood);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
