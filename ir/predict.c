@@ -477,18 +477,46 @@ narrow(Count *c, const Node *cond, bool holds)
 	}
 }
 
+/* How many warps' first lanes go where the condition is as it should be. */
+static double
+warps_where(Count *c, const Node *cond, bool holds)
+{
+	double n = 0;
+	int w;
+
+	for (w = 0; w < c->warps; w++) {
+		bind(c, c->tid, (int64_t)w * c->t->warp);
+		n += (value(c, cond).i != 0) == holds;
+	}
+	return n;
+}
+
+/* Where the two warps part, one stands for all that go its way. */
+static void
+part_ways(Count *c, const Node *cond, bool holds, const uint64_t *before)
+{
+	int w = c->active[0] ? 0 : 1;
+
+	if (c->tid && before[0] && before[1] && c->active[w] && !c->active[!w])
+		c->share[w] = warps_where(c, cond, holds);
+}
+
 static void
 when(Count *c, const Node *s)
 {
 	uint64_t all[WARPS];
+	double share[WARPS];
 	int k;
 
 	memcpy(all, c->active, sizeof all);
+	memcpy(share, c->share, sizeof share);
 	for (k = 0; k < s->nregions; k++) {
 		memcpy(c->active, all, sizeof all);
 		narrow(c, s->in[0], !k);
+		part_ways(c, s->in[0], !k, all);
 		if (active_warps(c) > 0)
 			region(c, s->regions[k]);
+		memcpy(c->share, share, sizeof share);
 	}
 	memcpy(c->active, all, sizeof all);
 }
@@ -575,6 +603,7 @@ multiply_group(Count *c, const Node *s, Node *const *by)
 	c->in->matrix += n * mma_clocks(c->t, x) * columns / x->n;
 	c->in->issued += n * 4;
 	c->in->passes += n * read / 128 + c->boxes / 128;
+	c->ideal_waves += n * read / 128 + c->boxes / 128;
 	c->in->l2 += c->boxes;
 	c->boxes = 0;
 	c->flops += flops;

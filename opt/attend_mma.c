@@ -119,8 +119,8 @@ conflicts(const Mm *q, int row_words)
 	return most;
 }
 
-static int
-out_words(const Mm *q)
+int
+am_out_words(const Mm *q)
 {
 	int pad, best = 4;
 
@@ -130,9 +130,8 @@ out_words(const Mm *q)
 	return q->columns + best;
 }
 
-/* What the reduction of the definition is, of the warp's rows, to shared memory. */
-static void
-spread(Mm *q, Region *r)
+void
+am_spread(Mm *q, Region *r)
 {
 	Module *m = q->o.m;
 	int n = together(q), e, k;
@@ -154,16 +153,15 @@ spread(Mm *q, Region *r)
 		rv = region_new(m, NULL);
 		column = x_add(m, x_muli(m, j, q->column_tile),
 			layout_node(m, q->t.x->c, am_key_coord(q), q->t.lane, x_idx(m, e)));
-		at = x_add(m, x_add(m, x_muli(m, am_block_row(q, i, e), out_words(q)), column), v);
+		at = x_add(m, x_add(m, x_muli(m, am_block_row(q, i, e), am_out_words(q)), column), v);
 		x = l_load(m, q->sums, 3, am_spot_of(q, i, j, x_addi(m, v, e), (Node *[3]){0}));
 		l_store(m, rv, q->t.memory, 1, &at, x_bits(m, DT_U32, x));
 		l_for(m, r, F_VECTOR, v, rv);
 	}
 }
 
-/* Stores the result, along its columns if they are contiguous. */
-static void
-write_rows(Mm *q, Region *r)
+void
+am_write_rows(Mm *q, Region *r)
 {
 	Module *m = q->o.m;
 	Node *out = q->o.a.out, *columns = q->o.column->in[0], *idx[MAX_RANK], *j, *unit, *row,
@@ -176,7 +174,7 @@ write_rows(Mm *q, Region *r)
 
 	units = rows * q->columns / w;
 	in = am_unroll(q, r, (units + q->t.threads - 1) / q->t.threads, &j);
-	unit = x_add(m, x_muli(m, j, q->t.threads), q->o.f.tid);
+	unit = x_add(m, x_muli(m, j, q->t.threads), q->t.tid);
 	row = x_fdiv(m, unit, x_idx(m, q->columns / w));
 	column = x_muli(m, x_mod(m, unit, x_idx(m, q->columns / w)), w);
 	ok = x_and(m, x_lt(m, x_add(m, q->q0, row), q->o.extent), x_lt(m, column, columns));
@@ -186,7 +184,7 @@ write_rows(Mm *q, Region *r)
 		rv = region_new(m, NULL);
 		column = x_add(m, column, v);
 	}
-	at = x_add(m, x_muli(m, row, out_words(q)), column);
+	at = x_add(m, x_muli(m, row, am_out_words(q)), column);
 	e = flash_result(&q->o, x_bits(m, DT_F32, l_load(m, q->t.memory, 1, &at)), x_add(m, q->q0,
 		row), column, idx);
 	kb_store(q->o.kb, rv, out, idx, kb_emit(q->o.kb, rv, e));
@@ -214,8 +212,8 @@ open_part(Mm *q, Part *p, Side *s, Node *e, Node *own, Node **red, int depth)
 	return s->read && part_plain(&q->t, p, e);
 }
 
-static bool
-open_parts(Mm *q, Node **deep)
+bool
+am_open_parts(Mm *q, Node **deep)
 {
 	Module *m = q->o.m;
 	Attention *a = &q->o.a;
@@ -262,16 +260,13 @@ registers_of(Mm *q, const char *name, DType d, int n, int x, int y, int z)
 	return l_alloc(m, q->o.f.thread, l_buffer(m, name, d, SP_REG, n, ext));
 }
 
-static void
-open_buffers(Mm *q)
+void
+am_open_registers(Mm *q)
 {
 	Module *m = q->o.m;
-	int keys = q->keys / q->key_tile, columns = q->columns / q->column_tile,
-		rows = q->warps * q->q.span;
-	int total = q->q.base + q->q.words, out = rows * out_words(q);
-	Node *n = x_idx(m, total > out ? total : out), *group = x_idx(m, q->group);
+	int keys = q->keys / q->key_tile, columns = q->columns / q->column_tile;
+	Node *group = x_idx(m, q->group);
 
-	q->t.memory = gpu_shared(q->o.kb, &q->o.f, "tiles", DT_U32, 1, &n);
 	q->part = l_alloc(m, q->o.f.block, l_buffer(m, "part", DT_F32, SP_REG, 1, &group));
 	if (q->half_lane)
 		q->word = l_alloc(m, q->o.f.block, l_buffer(m, "word", DT_U32, SP_REG, 1, &group));
@@ -285,12 +280,22 @@ open_buffers(Mm *q)
 	q->sum = registers_of(q, "sum", DT_F32, 2, q->tiles, q->nstats, 0);
 	q->rise = registers_of(q, "rise", DT_F32, 2, q->tiles, q->nstats, 0);
 	part_allocate(&q->t, &q->q, &q->o.f, "fq", "rq");
+}
+
+static void
+open_buffers(Mm *q)
+{
+	int total = q->q.base + q->q.words, out = q->warps * q->q.span * am_out_words(q);
+	Node *n = x_idx(q->o.m, total > out ? total : out);
+
+	q->t.memory = gpu_shared(q->o.kb, &q->o.f, "tiles", DT_U32, 1, &n);
+	am_open_registers(q);
 	part_allocate(&q->t, &q->k, &q->o.f, "fk", "rk");
 	part_allocate(&q->t, &q->v, &q->o.f, "fv", "rv");
 }
 
-static void
-open_rows(Mm *q, Region *r)
+void
+am_open_rows(Mm *q, Region *r)
 {
 	Module *m = q->o.m;
 	Node *i;
@@ -329,15 +334,15 @@ emit(Mm *q, Region *r)
 
 	lay_out(q);
 	open_buffers(q);
-	open_rows(q, r);
+	am_open_rows(q, r);
 	total = x_ceildiv(m, flash_end(&q->o, r, q->q0, q->warps * q->q.span), x_idx(m, q->keys));
 	total = total->code == O_NUM ? total : l_let(m, r, total);
 	begin(q, r, total);
 	pass_over(q, r, total);
 	l_barrier(m, r);
-	spread(q, r);
+	am_spread(q, r);
 	l_barrier(m, r);
-	write_rows(q, r);
+	am_write_rows(q, r);
 }
 
 Kernel *
@@ -361,7 +366,7 @@ attention_mma(Sched *s, Group *g)
 	locate(&q, r, blocks);
 	q.o.n = kb_emit(&kb, r, q.o.a.key->in[0]);
 	deep = x_axis(m, axes_product(m, q.o.a.qk.nred, q.o.a.qk.red));
-	if (!open_parts(&q, &deep)) {
+	if (!am_open_parts(&q, &deep)) {
 		flash_close(&q.o);
 		return NULL;
 	}

@@ -33,10 +33,24 @@ typedef struct Mm {
 	Node *max, *sum, *rise, *part, *word;
 } Mm;
 
+/* ---- attend_mma.c ----------------------------------------------------------------------------- */
+
+/* The parts' reads over the rows' axis or the key's and *deep or the column's; false: one is no plain read. */
+bool am_open_parts(Mm *, Node **deep);
+void am_open_registers(Mm *);
+void am_open_rows(Mm *, Region *);                 /* sums and statistics of nothing */
+int am_out_words(const Mm *);                      /* of a row that is to be stored */
+/* What the reduction of the definition is, of the warp's rows, to shared memory; all see it there before the
+ * result is stored, along its columns if they are contiguous. */
+void am_spread(Mm *, Region *);
+void am_write_rows(Mm *, Region *);
+
 /* ---- attend_mma_fit.c ------------------------------------------------------------------------ */
 
 /* Chooses instruction, orientation and tiles; false: it does not fit. */
 bool am_plan(Mm *, Sched *);
+/* The same for instructions of warp groups: fragments are still those of the warps' instruction. */
+bool am_plan_groups(Mm *, Sched *);
 int am_elem_size(const Mm *);
 /* The coordinate of C's tiles along query rows, and along keys or columns: 'r' or 'c'. */
 char am_own_coord(const Mm *);
@@ -46,6 +60,8 @@ char am_key_coord(const Mm *);
 
 /* Scores, softmax and sums of a block of keys that lies in the stage; the block's first key is q->k0. */
 void am_block(Mm *, Region *, Node *stage);
+/* From the sums of products in q->s to the operand of the values, sums and statistics brought up to date. */
+void am_softmax(Mm *, Region *);
 /* A loop of n, unrolled, and its axis. */
 Region *am_unroll(Mm *, Region *, int n, Node **axis);
 /* An element of C's tile that has these rows and keys or columns; at: room for three. */

@@ -317,13 +317,19 @@ make_operand(Mm *q, Region *r)
 }
 
 void
+am_softmax(Mm *q, Region *r)
+{
+	finish_scores(q, r);
+	block_softmax(q, r);
+	make_operand(q, r);
+}
+
+void
 am_block(Mm *q, Region *r, Node *stage)
 {
 	part_open(&q->t, &q->k, r, stage);
 	part_open(&q->t, &q->v, r, stage);
 	block_scores(q, r, stage);
-	finish_scores(q, r);
-	block_softmax(q, r);
-	make_operand(q, r);
+	am_softmax(q, r);
 	block_values(q, r, stage);
 }

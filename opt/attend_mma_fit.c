@@ -13,7 +13,9 @@ enum {
 	MAX_KEYS = 64,
 	MIN_DEPTH = 9,         /* less than half of the units would be used below */
 	MAX_DEPTH = 512, CHUNK = 4,    /* blocks of fragments read together, at most */
-	MOST_BITS = 8
+	MOST_BITS = 8,
+	/* of warp groups: elements of a swizzled row; registers of a thread for tiles, of 240; fewest keys */
+	BAND = 64, GROUP_WARPS = 4, MAX_GROUP_REGS = 200, LEAST_KEYS = 128, GROUP_BARS = 256
 };
 
 /* ---- which way round ------------------------------------------------------------------------- */
@@ -351,16 +353,72 @@ chunk_of(int blocks)
 	return n;
 }
 
+/* What the scores sum over, as one; past MAX_DEPTH where it is not known. */
+static int64_t
+depth_of(const Attention *a)
+{
+	int64_t depth = 1, d;
+	int i;
+
+	for (i = 0; i < a->qk.nred; i++)
+		depth = is_int(a->qk.red[i]->in[0], &d) && d > 0 ? sat_mul(depth, d) : MAX_DEPTH + 1;
+	return depth;
+}
+
+/* Registers of a thread where products are a group's, and read keys and values from shared memory. */
+static int
+group_registers(const Mm *q)
+{
+	return (q->keys + q->keys / 2 + q->columns + q->depth / 2) / 2;
+}
+
+static bool
+fits_groups(const Mm *q, const Machine *mach)
+{
+	int rows = q->warps * q->row_tile, stages = STAGES * q->keys * (q->depth + q->columns) / 2;
+	int words = stages + rows * q->depth / 2, out = rows * am_out_words(q);
+
+	return group_registers(q) <= MAX_GROUP_REGS && 4 * (words > out ? words : out) + GROUP_BARS <= mach->smem_block;
+}
+
+/*
+ * Two groups of 64 rows, a row of keys and values whole swizzled bands. Blocks have more rows than those of
+ * am_plan: only where there are enough of them, and keys that make it worth while.
+ */
+bool
+am_plan_groups(Mm *q, Sched *s)
+{
+	Attention *a = &q->o.a;
+	int64_t columns = const_or(q->o.column->in[0], 0), depth = depth_of(a);
+	double rows = (double)likely_extent(s->m, q->o.extent), batch = (double)likely_extent(s->m, flash_batch(&q->o));
+	double keys = (double)likely_extent(s->m, a->key->in[0]);
+	Part p = {0};
+
+	q->warps = 2 * GROUP_WARPS, q->tiles = 1, q->resident = true;
+	if (depth > MAX_DEPTH || depth % BAND || (columns != BAND && columns != 2 * BAND) || q->o.leave || keys < LEAST_KEYS
+	 || !(q->t.x = instruction_of(s->mach, a)) || dtypes[q->t.x->type].bits != 16
+	 || !machine_mma_group(s->mach, q->t.x->type, q->t.x->type) || !match_way(q, false) || q->k.nperm
+	 || rows < q->warps * q->row_tile || batch * rows < (double)s->mach->units * q->warps * q->row_tile)
+		return false;
+	part_blocks(&q->t, &q->q, &q->k);
+	part_blocks(&q->t, &p, &q->v);
+	q->depth = (int)depth, q->columns = (int)columns;
+	q->q.span = q->row_tile, q->q.slots = q->depth * am_elem_size(q) / q->t.block_bytes;
+	q->t.threads = q->warps * s->mach->warp;
+	for (q->keys = is_plain(a, a->x) && is_plain(a, a->score->in[a->score->nin - 1]) ? 2 * MAX_KEYS : MAX_KEYS;
+		q->keys >= MAX_KEYS && !fits_groups(q, s->mach); q->keys /= 2)
+		;
+	return q->keys >= MAX_KEYS;
+}
+
 bool
 am_plan(Mm *q, Sched *s)
 {
 	Attention *a = &q->o.a;
-	int64_t columns = const_or(q->o.column->in[0], 0), depth = 1, d;
+	int64_t columns = const_or(q->o.column->in[0], 0), depth = depth_of(a);
 	Part p = {0}, *other = &q->k;
-	int i, block;
+	int block;
 
-	for (i = 0; i < a->qk.nred; i++)
-		depth = is_int(a->qk.red[i]->in[0], &d) && d > 0 ? sat_mul(depth, d) : MAX_DEPTH + 1;
 	if (depth > MAX_DEPTH || columns <= 0 || columns > MAX_DEPTH
 		|| !(q->t.x = instruction_of(s->mach, a))
 	 || depth < MIN_DEPTH || (!match_way(q, false) && !match_way(q, true)))

@@ -5,7 +5,7 @@
  * threads on consecutive elements of the result's storage; gpu_tile.c where operands lie across.
  * row: gpu_row.c.
  * contract: gpu_contract.c; of few rows: gpu_few.c.
- * attention: attend_mma.c, attend_gpu.c.
+ * attention: attend_wgmma.c, attend_mma.c, attend_gpu.c.
  * order: gpu_order.c, scatter.c.
  * scan: gpu_scan.c.
  */
@@ -226,13 +226,29 @@ long_sums(const Sched *s, const Node *t)
 	return red && depth >= LONG_SUM && count < s->mach->units * THREADS;
 }
 
+/* By warp groups if they can, always or where sizes allow it; by warps; by threads. */
+static Kernel *
+attend(Sched *s, Group *g)
+{
+	Kernel *groups = attention_wgmma(s, g), *k;
+
+	if (groups && !groups->fits)
+		return groups;
+	k = attention_mma(s, g);
+	k = k ? k : attention_gpu(s, g);
+	if (!groups)
+		return k;
+	groups->otherwise = k;
+	return groups;
+}
+
 Kernel *
 schedule_gpu(Sched *s, Group *g)
 {
 	Kernel *k;
 
 	if (g->attends)
-		return (k = attention_mma(s, g)) ? k : attention_gpu(s, g);
+		return attend(s, g);
 	if (g->beside)
 		return map_gpu(s, g);
 	if ((g->few || g->n == 1) && (k = few_gpu(s, g)))

@@ -23,6 +23,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include "gpu_box.h"
 #include "gpu_mma.h"
 
 enum { WARPS = 4, GROUP = 128, ROWS = 64, ALIGN = 1024, COPIER_REGS = 40, GROUP_REGS = 232, BANDS = 64 };
@@ -52,60 +53,24 @@ typedef struct Wg {
 
 /* ---- what can be copied ---------------------------------------------------------------------- */
 
-static bool
-host_value(Node *e)
-{
-	Node **list;
-	int i, n;
-	bool yes = true;
-
-	list = topo_scalar(e, &n);
-	for (i = 0; i < n && yes; i++)
-		yes = list[i]->code != O_READ && list[i]->code != O_AXIS;
-	free(list);
-	return yes;
-}
-
 /* The condition is one of the kernel's; false: it never holds. */
 static bool
 demand(Wg *w, Node *cond)
 {
-	if (is_intv(cond, 0) || !host_value(cond))
-		return false;
-	w->fits = x_and(w->q.g.m, w->fits, cond);
-	return true;
+	return box_demand(w->q.g.m, &w->fits, cond);
 }
 
 static bool
 demand_sixteen(Wg *w, Node *elements, int size)
 {
-	Module *m = w->q.g.m;
-	Node *bytes = x_muli(m, elements, size);
-
-	return divisible(bytes, 16) ? host_value(bytes)
-		: demand(w, x_eq(m, x_mod(m, bytes, x_idx(m, 16)), x_idx(m, 0)));
+	return box_sixteen(w->q.g.m, &w->fits, elements, size);
 }
 
 /* A further dimension; stride in elements. */
 static bool
 add_dim(Wg *w, Boxes *b, Node *extent, Node *stride, int box)
 {
-	TensorMap *t = &b->map;
-	Module *m = w->q.g.m;
-
-	if (t->rank == MAP_RANK || !host_value(extent) || (t->rank && is_intv(extent, 1) && !is_intv(stride, 1)
-	 && !divisible(x_muli(m, stride, b->p->size), 16)))
-		return false;
-	if (t->rank && (!demand_sixteen(w, stride, b->p->size) || !demand(w, x_lt(m, x_idx(m, 0), stride))))
-		return false;
-	if (!demand(w, x_lt(m, x_idx(m, 0), extent)))
-		return false;
-	t->dim[t->rank] = extent;
-	t->stride[t->rank] = stride;
-	t->box[t->rank] = box;
-	t->step[t->rank] = 1;
-	t->rank++;
-	return true;
+	return box_dim(w->q.g.m, &w->fits, &b->map, b->p->size, extent, stride, box);
 }
 
 /* The factor of the axis in the address, free of other axes; NULL: it is not of that form. */
@@ -114,7 +79,7 @@ factor_of(Wg *w, Node **addr, Node *axis)
 {
 	Node *coef, *rest;
 
-	if (!linear_in(w->q.g.m, *addr, axis, &coef, &rest) || !host_value(coef))
+	if (!linear_in(w->q.g.m, *addr, axis, &coef, &rest) || !box_host_value(coef))
 		return NULL;
 	*addr = rest;
 	return coef;
@@ -159,7 +124,7 @@ tiled(Wg *w, Boxes *b)
 	for (i = 0; ok && i < q->g.nbatch; i++)
 		ok = add_axis(w, b, q->g.batch[i], factor_of(w, &addr, q->g.batch[i]), 1);
 	b->map.offset = addr;
-	return ok && host_value(addr) && demand_sixteen(w, addr, size);
+	return ok && box_host_value(addr) && demand_sixteen(w, addr, size);
 }
 
 /* ---- pixels ---------------------------------------------------------------------------------- */
@@ -215,7 +180,7 @@ add_side(Wg *w, Boxes *b, Node *dim, Node *stride, Node *idx, Node *own)
 	int64_t step, dilation, taps = 1;
 
 	if (!moves(m, &idx, 1, &own, &axis, &step) || !axis || step > 8
-	 || !moves(m, &idx, q->g.c.nred - 1, q->g.c.red, &tap, &dilation) || !host_value(idx)
+	 || !moves(m, &idx, q->g.c.nred - 1, q->g.c.red, &tap, &dilation) || !box_host_value(idx)
 	 || (tap && !is_int(tap->in[0], &taps)) || (taps - 1) * dilation > 15)
 		return false;
 	if (!add_dim(w, b, dim, stride, 1))
@@ -304,7 +269,7 @@ strided(Wg *w, Boxes *b)
 		b->map.lower[i] = b->map.upper[i] = x_idx(m, 0);
 	b->map.offset = addr;
 	b->map.gathers = s->deep = true;
-	return host_value(addr) && demand_sixteen(w, addr, b->p->size);
+	return box_host_value(addr) && demand_sixteen(w, addr, b->p->size);
 }
 
 static bool
@@ -702,19 +667,6 @@ described(const Wg *w)
 }
 
 static void
-add_map(Wg *w, Boxes *b)
-{
-	Kernel *k = w->q.g.kb->k;
-	Node *buf = kb_buffer(w->q.g.kb, b->p->s->read->in[0], false);
-	int i;
-
-	for (i = 0; w->q.g.kb->bufs.at[i] != buf; i++)
-		;
-	b->map.buf = i;
-	k->maps[k->nmaps++] = b->map;
-}
-
-static void
 allocate(Wg *w)
 {
 	Mm *q = &w->q;
@@ -755,8 +707,8 @@ emit(Wg *w, double depth)
 	lay_out(w, &w->b, "columns");
 	w->b.base = q->a.words;
 	q->t.stage_words = q->a.words + q->b.words;
-	add_map(w, &w->a);
-	add_map(w, &w->b);
+	box_map(g->kb, &w->a.map, w->a.p->s->read->in[0]);
+	box_map(g->kb, &w->b.map, w->b.p->s->read->in[0]);
 	allocate(w);
 	make_barriers(w, g->f.thread);
 	if (q->wm > 1) {

@@ -341,6 +341,8 @@ bool attention_fits_gpu(const Attention *);
 Kernel *attention_gpu(Sched *, Group *);
 /* attend_mma.c: on matrix units; NULL if they cannot */
 Kernel *attention_mma(Sched *, Group *);
+/* By warp groups; where its `fits` is not proved, `otherwise` is to be set. */
+Kernel *attention_wgmma(Sched *, Group *);
 
 /* ---- few.c, gpu_few.c ------------------------------------------------------------------------ */
 

@@ -40,6 +40,18 @@ CASES = {
     "many": case(54, 27, 130, 70, 128),      # enough blocks for the largest tiles
     "long": case(54, 54, 130, 260, 64),
 }
+# enough blocks and keys for warp groups
+GROUPED = {
+    "groups odd": case(66, 66, 128, 130, 64),
+    "groups even": case(66, 66, 128, 256, 128),
+    "groups rows": case(57, 57, 150, 139, 128),
+    "groups causal": case(66, 66, 200, 200, 64, is_causal=1),
+    "groups bias": case(66, 66, 140, 150, 64, bias=True),
+    "groups softcap": case(66, 66, 130, 190, 64, 128, softcap=2.0),
+    "groups shared": case(66, 2, 130, 140, 128),
+    "groups deep": case(66, 66, 130, 130, 192, 128),
+}
+CASES |= GROUPED
 # what a quick run does of them
 QUICK = {("sm_80", "even", "f16"), ("sm_80", "bias", "bf16"), ("sm_80", "softcap", "tf32"), ("sm_75", "causal", "f16"),
          ("sm_80", "groups", "f16"), ("sm_80", "wide", "f16"), ("sm_80", "many", "f16"), ("gfx942", "odd", "f16"), ("gfx90a", "causal", "bf16"),
@@ -80,8 +92,8 @@ def run(tcc, tmp, name, dtype, target, how="--simulate"):
     return np.load(f"{tmp}/output_0.npy"), [x for x in lines if not re.search(r"mma 0\b", x)]
 
 
-def faults(tcc, tmp, name, dtype, target, how="--simulate"):
-    got, lines = run(tcc, tmp, name, dtype, target, how)
+def faults(tcc, tmp, name, dtype, target, how="--simulate", ran=None):
+    got, lines = ran or run(tcc, tmp, name, dtype, target, how)
     want = expected(*CASES[name])
     bound = {"f16": 3e-3, "bf16": 2e-2, "tf32": 3e-3}[dtype] * np.abs(want).max()
     if not np.all(np.abs(got - want) <= bound):
@@ -96,7 +108,7 @@ def supported(dtype, target):
 
 def results(tcc, tmp, every):
     for target in TARGETS:
-        for name in CASES:
+        for name in sorted(CASES.keys() - GROUPED):
             for dtype in "f16", "bf16", "tf32":
                 wide = name == "wide" and target in ("sm_75", "gfx1100", "gfx1200")    # too few registers
                 if supported(dtype, target) and not wide and (every or (target, name, dtype) in QUICK):
@@ -104,6 +116,19 @@ def results(tcc, tmp, every):
     for target, name in THROUGH_PTX:
         if every or target in ("sm_80", "sm_120"):
             yield f"{target} {name} PTX", list(faults(tcc, tmp, name, "f16", target, "--simulate=ptx"))
+
+
+def grouped(tcc, tmp, every):
+    """Products of warp groups, their second factors copied as boxes: by the source, and by the compiler's code."""
+    for name in GROUPED:
+        for dtype, how in ("f16", "--simulate"), ("f16", "--simulate=ptx"), ("bf16", "--simulate=fast"):
+            if dtype == "bf16" and name != "groups rows" or not every and (name, how) != ("groups odd", "--simulate"):
+                continue
+            _, (line, *_) = got = run(tcc, tmp, name, dtype, "sm_90a", how)
+            wrong = [f for f in faults(tcc, tmp, name, dtype, "sm_90a", how, got) if "kernels" not in f]
+            waves = float(re.search(r"wavefronts ([\d.]+)", line)[1])
+            wrong += ["no boxes"] * (not re.search(r"boxes [1-9]", line)) + [f"wavefronts {waves}"] * (waves > 1.2)
+            yield f"sm_90a {name} {dtype} {how}", wrong
 
 
 def counts(tcc, tmp):
@@ -120,7 +145,7 @@ def counts(tcc, tmp):
 
 
 SIZES = (1024, 64, P.FLOAT16), (2048, 128, P.FLOAT16), (300, 80, P.FLOAT16), (640, 15, P.FLOAT)  # rows and keys; depth
-GATED = {(1024, "sm_80"), (2048, "sm_80"), (2048, "sm_90"), (2048, "gfx942"), (300, "gfx1100"), (640, "gfx1100"), (640, "gfx942")}
+GATED = {(1024, "sm_80"), (2048, "sm_80"), (2048, "sm_90"), (2048, "sm_90a"), (2048, "gfx942"), (300, "gfx1100"), (640, "gfx1100"), (640, "gfx942")}
 
 
 def profiled(tcc, tmp, target, n, depth, t, bias=False, **attrs):
@@ -137,7 +162,7 @@ def profiled(tcc, tmp, target, n, depth, t, bias=False, **attrs):
 
 def gates(tcc, tmp, every):
     """What the vendors' compilers make of it at sizes as in models: no spills; one kernel where there are matrix units."""
-    for target in ["sm_75", "sm_80", "sm_90", "sm_120", "gfx90a", "gfx942", "gfx1100", "gfx1200"]:
+    for target in ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_120", "gfx90a", "gfx942", "gfx1100", "gfx1200"]:
         for n, depth, t in SIZES:
             for kind in {}, {"is_causal": 1}, {"bias": True}:
                 if not every and ((n, target) not in GATED or (len(kind) == 0) != (n == 2048)):
@@ -151,7 +176,7 @@ def gates(tcc, tmp, every):
 def main():
     tcc, tmp = sys.argv[1:3]
     every = sys.argv[3:] == ["all"]
-    return tally((results(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every)))
+    return tally((results(tcc, tmp, every), grouped(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every)))
 
 
 sys.exit(main())
