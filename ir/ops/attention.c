@@ -388,22 +388,22 @@ build_attention(Build *b)
 /* ---- rotary embedding ------------------------------------------------------------------------ */
 
 /*
- * x4 [B, H, S, E]: the first `rotated` elements of each vector turned by the angles of their
- * position, in pairs (i, i + half) or, interleaved, (2 i, 2 i + 1). position NULL: cos and sin are
- * [B, S, half].
+ * x4 [B, H, S, E]: `rotated` elements of each vector, from element `first` on, turned by the angles
+ * of their position, in pairs (i, i + half) or, interleaved, (2 i, 2 i + 1). position NULL: cos and
+ * sin are [B, S, half].
  */
 Node *
 rotary(Build *b, Node *x4, Node *cos, Node *sin,
 	Node *(*position)(Module *, Node *, Node *, void *), void *arg,
-	bool interleaved, Node *rotated)
+	bool interleaved, int64_t first, Node *rotated)
 {
 	Module *m = b->m;
 	Node *half = x_fdiv(m, rotated, x_idx(m, 2)), *axes[4], *e, *i, *other, *c, *s, *idx[3],
-		*second, *at[4], *x, *y;
+		*second, *at[4], *x, *y, *in;
 	int n = rank_of(cos);
 
 	axes_new(m, 4, x4->type->dims, axes);
-	e = axes[3];
+	e = x_addi(m, axes[3], -first);
 	if (interleaved) {
 		i = x_fdiv(m, e, x_idx(m, 2));
 		second = x_eq(m, x_mod(m, e, x_idx(m, 2)), x_idx(m, 1));
@@ -423,13 +423,16 @@ rotary(Build *b, Node *x4, Node *cos, Node *sin,
 	c = x_read(m, cos, idx);
 	s = x_read(m, sin, idx);
 	memcpy(at, axes, sizeof at);
-	at[3] = other;
+	at[3] = x_addi(m, other, first);
 	x = x_read(m, x4, axes);
 	y = x_read(m, x4, at);
 	/* first of a pair: cos x - sin y; second: sin y + cos x */
 	e = x_select(m, second, x_add(m, x_mul(m, s, y), x_mul(m, c, x)),
 		x_sub(m, x_mul(m, c, x), x_mul(m, s, y)));
-	return t_tensor(m, 4, axes, x_select(m, x_lt(m, axes[3], rotated), e, x));
+	in = x_lt(m, axes[3], x_addi(m, rotated, first));
+	if (first > 0)
+		in = x_and(m, in, x_le(m, x_idx(m, first), axes[3]));
+	return t_tensor(m, 4, axes, x_select(m, in, e, x));
 }
 
 static Node *
@@ -482,6 +485,7 @@ build_rotary(Build *b)
 		expect_dim(b, ids ? "position_ids" : "cos_cache", dim_of(ids ? ids : cos, i),
 			dim_of(x4, 2 * i), false);
 	y = rotary(b, x4, cos, sin, ids ? given_position : NULL, ids, attr_int(b, "interleaved") != 0,
+		0,
 		rotated);
 	return rank_of(b->in[0]) == 3 ? packed(m, y) : y;
 }

@@ -32,7 +32,7 @@ Node *ungroup(Module *, Node *t);                        /* [B, KH, G, x, y] as 
 Node *append(Module *, Node *a, Node *b, const Loc *);
 Node *rotary(Build *, Node *x4, Node *cos, Node *sin,
 	Node *(*position)(Module *, Node *n, Node *s, void *), void *arg,
-	bool interleaved, Node *rotated);
+	bool interleaved, int64_t first, Node *rotated);
 
 /* contrib_attention.c */
 /* The attribute, or 0 after an error. */
@@ -52,5 +52,21 @@ typedef struct Mask {
 bool mask_args(Build *, Mask *, Node *mask, Node *bias);
 /* Checks the shapes, when operands and their past are known, and makes it a's bias. */
 void use_mask(Att *, Mask *);
+
+/* contrib_group.c */
+/* Keys that an operand lists for each query, of the main cache or, local, of auxiliary ones behind
+ * it beside a window of the main cache. */
+typedef struct Selected {
+	Node *seen;            /* bool[queries, keys of the source] */
+	Node *main;            /* the main cache's keys, an index */
+	int64_t window;        /* -1: none */
+	bool local, causal;
+} Selected;
+/* From attributes and operands; s->main is set, aux the number of auxiliary keys or NULL. */
+bool selected_args(Build *, Selected *s, Node *indices, Node *counts, Node *rows, Node *aux);
+/* Does the query of a row, at position p, see key j? */
+Node *selected_key(Module *, const Selected *, Node *row, Node *p, Node *j);
+/* a's queries and keys over their root mean squares, times q and k; both may be NULL. */
+bool norm_heads(Build *, Node *q, Node *k, Att *a);
 
 #endif

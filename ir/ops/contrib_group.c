@@ -3,6 +3,52 @@
 #include <string.h>
 #include "attention.h"
 
+/* ---- selected keys --------------------------------------------------------------------------- */
+
+bool
+selected_args(Build *b, Selected *s, Node *indices, Node *counts, Node *rows, Node *aux)
+{
+	Module *m = b->m;
+	const char *mode = attr_str(b, "attention_mode"), *source = attr_str(b, "selected_kv_source");
+	Node *ax[2], *at[2], *keys, *base, *e;
+
+	*s = (Selected){.main = s->main, .window = attr_int(b, "local_window_size"),
+		.causal = attr_int(b, "is_causal") != 0, .local = strcmp(mode, "local_plus_selected") == 0};
+	if (!(s->local ? !strcmp(source, "auxiliary")
+		: !strcmp(mode, "selected_only") && !strcmp(source, "main")))
+		return unsupported(b, "attention_mode \"%s\" with keys of \"%s\"", mode, source) != NULL;
+	if (s->local && !aux)
+		return fail(b, "there is no auxiliary_key") != NULL;
+	if (rank_of(indices) != 2 || rank_of(counts) != 1)
+		return fail(b, "selected_indices has %d dimensions, selected_counts %d, must have 2 and 1",
+			rank_of(indices), rank_of(counts)) != NULL;
+	expect_dim(b, "selected_indices", dim_of(indices, 0), rows, false);
+	expect_dim(b, "selected_counts", dim_of(counts, 0), rows, false);
+	keys = s->local ? aux : s->main;
+	axes_new(m, 2, (Node *[]){rows, keys}, ax);
+	base = t_tensor(m, 2, ax, x_bool(m, false));
+	axes_new(m, 2, indices->type->dims, ax);
+	at[0] = ax[0];
+	at[1] = x_cast(m, DT_INDEX, x_read(m, indices, ax));
+	e = x_lt(m, ax[1], x_cast(m, DT_INDEX, x_read(m, counts, ax)));
+	e = x_and(m, e, x_and(m, x_le(m, x_idx(m, 0), at[1]), x_lt(m, at[1], keys)));
+	s->seen = t_distinct(m, t_scatter(m, COMB_SET, base, 2, ax, at, x_bool(m, true), e));
+	return true;
+}
+
+Node *
+selected_key(Module *m, const Selected *s, Node *row, Node *p, Node *j)
+{
+	Node *ok = s->causal ? x_le(m, j, p) : x_bool(m, true);
+
+	if (!s->local)
+		return x_and(m, ok, x_read(m, s->seen, (Node *[]){row, j}));
+	if (s->window >= 0)
+		ok = x_and(m, ok, x_lt(m, x_addi(m, p, -s->window), j));
+	return x_select(m, x_lt(m, j, s->main), ok,
+		x_read(m, s->seen, (Node *[]){row, x_sub(m, j, s->main)}));
+}
+
 /* ---- GroupQueryAttention --------------------------------------------------------------------- */
 
 /* lens[n] + 1 keys in all, S of them new. */
@@ -14,6 +60,8 @@ typedef struct Group {
 	/* bool[layouts, rows, columns]: what heads see, by blocks; or NULL */
 	Node *blocks;
 	int64_t size;                  /* of a block */
+	int64_t turned;                /* first element that a rotary embedding turns */
+	const Selected *selected;      /* what queries see; or NULL */
 } Group;
 
 static Node *
@@ -56,7 +104,9 @@ group_bias(Att *a, Node *n, Node *h, Node *i, Node *j)
 	Node *p = x_add(m, past_length(m, g, n), i), *ok, *at[4] = {n, h, i, j}, *e, *in;
 	int c;
 
-	if (g->causal)
+	if (g->selected)
+		ok = selected_key(m, g->selected, x_add(m, x_mul(m, n, g->S), i), p, j);
+	else if (g->causal)
 		ok = x_le(m, j, p);
 	else
 		ok = x_lt(m, j, x_addi(m, x_cast(m, DT_INDEX, x_read(m, g->lens, &n)), 1));
@@ -213,8 +263,8 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 		return false;
 	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || !in[3] != !in[4])
 		return fail(b, "query must have 3 dimensions; key with value, past_key with past_value") != NULL;
-	if (in[14] || in[15] || attr_int(b, "sliding_window_cache"))
-		return unsupported(b, "sliding caches and norms of queries and keys") != NULL;
+	if (attr_int(b, "sliding_window_cache"))
+		return unsupported(b, "sliding caches") != NULL;
 	if (rank_of(in[5]) > 2 || (in[10] && rank_of(in[10]) != 4) || (in[11] && rank_of(in[11]) != 1))
 		return fail(b, "seqlens_k, attention_bias or head_sink have unfit dimensions") != NULL;
 	*g = (Group){.lens = in[5], .S = dim_of(in[0], 1), .bias = in[10], .sinks = in[11],
@@ -293,6 +343,22 @@ group_operands(Build *b, Att *a, int64_t heads, int64_t kv)
 	return size;
 }
 
+bool
+norm_heads(Build *b, Node *q, Node *k, Att *a)
+{
+	const Attr *eps = with_float(b, NULL, "epsilon", attr_float(b, "qk_norm_epsilon"));
+
+	if (!q != !k)
+		return fail(b, "the norms of queries and keys must be given together") != NULL;
+	if (!q)
+		return true;
+	expect_shape(b, "the norm of queries", q, 1, (Node *[]){dim_of(a->q, 3)});
+	expect_shape(b, "the norm of keys", k, 1, (Node *[]){dim_of(a->k, 3)});
+	a->q = call_result(b, "rms_normalization", 2, (Node *[]){a->q, q}, eps, 0);
+	a->k = call_result(b, "rms_normalization", 2, (Node *[]){a->k, k}, eps, 0);
+	return a->q && a->k;
+}
+
 /* Queries and keys turned by their positions; false after an error. */
 static bool
 group_rotary(Build *b, Att *a, Group *g, Node *cos, Node *sin, Node *size)
@@ -305,10 +371,11 @@ group_rotary(Build *b, Att *a, Group *g, Node *cos, Node *sin, Node *size)
 		return fail(b, "do_rotary needs cos_cache and sin_cache of 2 dimensions") != NULL;
 	rotated = x_muli(m, dim_of(cos, 1), 2);
 	expect_shape(b, "sin_cache", sin, 2, cos->type->dims);
-	require(m, x_le(m, rotated, size), b->loc, "the caches have %s columns for heads of %s",
-		expr_print(m, dim_of(cos, 1)), expr_print(m, size));
-	a->q = rotary(b, a->q, cos, sin, group_position, g, il, rotated);
-	a->k = rotary(b, a->k, cos, sin, group_position, g, il, rotated);
+	require(m, x_le(m, x_addi(m, rotated, g->turned), size), b->loc,
+		"the caches have %s columns for heads of %s", expr_print(m, dim_of(cos, 1)),
+		expr_print(m, size));
+	a->q = rotary(b, a->q, cos, sin, group_position, g, il, g->turned, rotated);
+	a->k = rotary(b, a->k, cos, sin, group_position, g, il, g->turned, rotated);
 	return true;
 }
 
@@ -325,7 +392,7 @@ build_group_query(Build *b)
 	if (!group_args(b, &g, &heads, &kv))
 		return NULL;
 	size = group_operands(b, &a, heads, kv);
-	if (!group_shapes(b, &g, a.q, a.k))
+	if (!group_shapes(b, &g, a.q, a.k) || !norm_heads(b, in[14], in[15], &a))
 		return NULL;
 	if (attr_int(b, "do_rotary") == 1 && !group_rotary(b, &a, &g, in[7], in[8], size))
 		return NULL;
@@ -416,6 +483,92 @@ build_sparse_attention(Build *b)
 	return t_tuple(m, 3, out);
 }
 
+/* ---- DynamicSparseAttention ------------------------------------------------------------------ */
+
+static bool
+dynamic_args(Build *b, Group *g, Att *a)
+{
+	Module *m = b->m;
+	Node **in = b->in, *B = dim_of(in[0], 0), *n;
+	int i;
+
+	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || !in[3] != !in[4])
+		return fail(b, "query must have 3 dimensions; key with value, past_key with past_value")
+			!= NULL;
+	for (i = 1; i < 7; i++)
+		if (in[i] && rank_of(in[i]) != (i < 3 ? 3 : 4))
+			return fail(b, "operand %d has %d dimensions", i, rank_of(in[i])) != NULL;
+	if (!attr_int(b, "is_causal") || attr_int(b, "rotary_offset") < 0
+	 || attr_int(b, "rotary_offset") > 1 << 20)
+		return fail(b, "is_causal must be 1, rotary_offset nonnegative") != NULL;
+	n = numel(m, in[9]);
+	*g = (Group){.lens = reshape(m, in[9], 1, &n), .S = dim_of(in[0], 1), .ids = in[13],
+		.sinks = in[16], .smooth = attr_int(b, "smooth_softmax") == 1, .causal = true, .window = -1,
+		.turned = attr_int(b, "rotary_offset")};
+	expect_dim(b, "seqlens_k", n, B, false);
+	if (g->ids)
+		expect_shape(b, "position_ids", g->ids, 2, (Node *[]){B, g->S});
+	if (g->sinks)
+		expect_shape(b, "head_sink", g->sinks, 1, (Node *[]){dim_of(a->q, 1)});
+	for (i = 3; i < 5 && in[i]; i++)
+		expect_shape(b, "a cache", in[i], 4,
+			(Node *[]){B, dim_of(a->k, 1), dim_of(in[3], 2), dim_of(a->k, 3)});
+	return true;
+}
+
+/* Keys and values that do not change, behind those of the cache. */
+static bool
+auxiliary(Build *b, Att *a, Node *k, Node *v)
+{
+	if (!k)
+		return true;
+	if (!v && !attr_int(b, "auxiliary_kv_shared"))
+		return fail(b, "there is no auxiliary_value") != NULL;
+	a->k = append(b->m, a->k, k, b->loc);
+	a->v = append(b->m, a->v, v ? v : k, b->loc);
+	return true;
+}
+
+static Node *
+build_dynamic_sparse(Build *b)
+{
+	Module *m = b->m;
+	Node **in = b->in, *size, *total, *out[3];
+	int64_t heads = head_count(b, "num_heads"), kv = heads ? head_count(b, "kv_num_heads") : 0;
+	Att a = {.b = b, .softmax = acc_type(dtype_of(in[0])), .scale = attr_float(b, "scale"),
+		.bias = group_bias, .guards = true};
+	Selected chosen = {0};
+	Group g;
+
+	if (!heads || !kv)
+		return NULL;
+	if (rank_of(in[0]) != 3)
+		return fail(b, "the query has %d dimensions, must have 3", rank_of(in[0]));
+	size = group_operands(b, &a, heads, kv);
+	if (!dynamic_args(b, &g, &a) || !norm_heads(b, in[14], in[15], &a))
+		return NULL;
+	a.arg = &g;
+	if (attr_int(b, "do_rotary") == 1 && !group_rotary(b, &a, &g, in[11], in[12], size))
+		return NULL;
+	total = extent(m, x_cast(m, DT_INDEX, scalar_arg(m, in[10])));
+	total = in[3] ? x_max(m, total, dim_of(in[3], 2)) : total;
+	a.k = out[1] = present(m, &g, in[3], a.k, total);
+	a.v = out[2] = present(m, &g, in[4], a.v, total);
+	chosen.main = total;
+	if (!selected_args(b, &chosen, in[7], in[8], x_mul(m, dim_of(in[0], 0), g.S),
+		in[5] ? dim_of(in[5], 2) : NULL))
+		return NULL;
+	g.selected = &chosen;
+	if (chosen.local && !auxiliary(b, &a, in[5], in[6]))
+		return NULL;
+	if (g.smooth || g.sinks)
+		a.sink = group_sink;
+	if (!attention(&a))
+		return NULL;
+	out[0] = join_heads(m, &a, true);
+	return t_tuple(m, 3, out);
+}
+
 const Op ops_contrib_group[] = {
 	BUILD("group_query_attention", MS("GroupQueryAttention"), 1,
 	"(q: float, k: q?, v: q?, past_key: float|i8|u8?, past_value: past_key?,"
@@ -431,5 +584,15 @@ const Op ops_contrib_group[] = {
 		" columns: i32, total: i32, lengths: i32, cos: q?, sin: q?) {do_rotary: int = 0, kv_num_heads: int, num_heads: int,"
 		" rotary_interleaved: int = 0, scale: float = 0, sparse_block_size: int} -> y, present_key, present_value",
 		build_sparse_attention, "causal attention to listed blocks of a cache of keys"),
+	BUILD("dynamic_sparse_attention", MS("DynamicSparseAttention"), 1,
+		"(q: float, k: q?, v: q?, past_key: q?, past_value: q?, auxiliary_key: q?,"
+		" auxiliary_value: q?, indices: i32, counts: i32, seqlens: i32, total: i32, cos: q?,"
+		" sin: q?, position_ids: i64?, q_norm: q?, k_norm: q?, head_sink: q?)"
+		" {attention_mode: str = \"selected_only\", auxiliary_kv_shared: int = 0,"
+		" do_rotary: int = 0, is_causal: int = 1, kv_num_heads: int, local_window_size: int = -1,"
+		" num_heads: int, qk_norm_epsilon: float = 1e-6, rotary_interleaved: int = 0,"
+		" rotary_offset: int = 0, scale: float = 0, selected_kv_source: str = \"main\","
+		" smooth_softmax: int = 0} -> y, present_key?, present_value?", build_dynamic_sparse,
+		"attention to selected keys of a cache shared by heads"),
 	{0}
 };

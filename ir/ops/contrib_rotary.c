@@ -90,7 +90,8 @@ build_ms_rotary(Build *b)
 		return NULL;
 	if (rank_of(ids) == 2)
 		expect_shape(b, "position_ids", ids, 2, (Node *[]){dim_of(x4, 0), dim_of(x4, 2)});
-	y = rotary(b, x4, cos, b->in[3], start_position, ids, attr_int(b, "interleaved") != 0, rotated);
+	y = rotary(b, x4, cos, b->in[3], start_position, ids, attr_int(b, "interleaved") != 0, 0,
+		rotated);
 	return rotary_result(m, x, y);
 }
 
@@ -149,7 +150,7 @@ build_mrotary(Build *b)
 	expect_shape(b, "position_ids", ids, 3, (Node *[]){x_idx(m, 3), dim_of(x4, 0), dim_of(x4, 2)});
 	y = rotary(b, x4, section_rows(b, ids, b->in[2], s), section_rows(b, ids, b->in[3], s), NULL,
 		NULL,
-		attr_int(b, "interleaved") != 0, rotated);
+		attr_int(b, "interleaved") != 0, 0, rotated);
 	return rotary_result(m, x, y);
 }
 

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Caches in pages and selected keys: attention of com.microsoft that onnxruntime's CPU does not have.
+set -u
+. tests/cases
+rc=0
+write_cases paged_f32 tests/ops/paged.py f32
+verify_targets "native c sm_80+--simulate" --rtol 1e-4 --atol 1e-5 || rc=1
+MOST=8 verify_targets "gfx942+--simulate" --rtol 1e-4 --atol 1e-5 || rc=1
+write_cases paged_f16 tests/ops/paged.py f16     # each step is rounded to the type
+verify_targets "native" --rtol 4e-2 --atol 4e-2 || rc=1
+exit $rc
