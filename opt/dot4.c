@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include "sched.h"
 
-enum { MIN_SUM = 3, MAX_DEPTH = 8 };
+enum { MIN_SUM = 3, MAX_DEPTH = 8, COST_CONVERTED = 16 };
 
 /* Words of x along a dimension, `fill` past the end. */
 typedef struct Packed { Node *x, *packed, *fill; int dim; } Packed;
@@ -111,9 +111,9 @@ factor_of(Module *m, Node *e, Node *axis, Factor *f)
 /* ---- words ----------------------------------------------------------------------------------- */
 
 /* The word at the axes' values: bytes 4a .. 4a+3, or halves 2a and 2a+1, along the dimension with
- * axis a. */
+ * axis a; computed, not read, if `spell`. */
 static Node *
-word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill)
+word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill, bool spell)
 {
 	Node *word = x_int(m, DT_U32, 0), *idx[MAX_RANK], *v;
 	int i, k, per = word_elements(x);
@@ -122,7 +122,8 @@ word_of(Module *m, Node *x, int dim, Node *const *axes, Node *fill)
 		idx[i] = axes[i];
 	for (k = 0; k < per; k++) {
 		idx[dim] = x_addi(m, x_muli(m, axes[dim], per), k);
-		v = x_select(m, x_lt(m, idx[dim], dim_of(x, dim)), x_read(m, x, idx), fill);
+		v = spell ? element_of(m, x, idx) : x_read(m, x, idx);
+		v = x_select(m, x_lt(m, idx[dim], dim_of(x, dim)), v, fill);
 		v = x_cast(m, DT_U32, x_bits(m, per == 4 ? DT_U8 : DT_U16, v));
 		word = x_or(m, word, x2(m, O_SHL, v, x_int(m, DT_U32, 32 / per * k)));
 	}
@@ -162,7 +163,7 @@ words_of(Module *m, const Node *t, int *dim, Node **fill)
 	free(list);
 	for (i = 0; f && i < rank_of(t); i++)
 		if (dim_of(t, i) == x_ceildiv(m, dim_of(x, i), x_idx(m, word_elements(x)))
-		 && word_of(m, x, i, t->in, f) == t->in[t->nin - 1]) {
+		 && word_of(m, x, i, t->in, f, false) == t->in[t->nin - 1]) {
 			*dim = i;
 			*fill = f;
 			return x;
@@ -170,11 +171,94 @@ words_of(Module *m, const Node *t, int *dim, Node **fill)
 	return NULL;
 }
 
+/* Is it computed by itself, with little work, of values of more than a byte? */
+static bool
+is_converted(Node *x)
+{
+	Node *body = x->code == O_TENSOR ? x->in[x->nin - 1] : NULL, **list;
+	bool loop = false, wide = false;
+	int i, n;
+
+	if (!body || body_cost(body, &loop) > COST_CONVERTED || loop)
+		return false;
+	list = topo_scalar(body, &n);
+	for (i = 0; i < n; i++)
+		wide |= list[i]->code == O_READ && dtypes[list[i]->type->dtype].bits > 8;
+	free(list);
+	return wide;
+}
+
+/* The tensor of words over axes like x's. */
+static Node *
+words(Dot *d, Node *x, int dim, Node *fill, bool spell)
+{
+	Module *m = d->m;
+	Node *extents[MAX_RANK], *axes[MAX_RANK], *t;
+	int i;
+
+	for (i = 0; i < rank_of(x); i++)
+		extents[i] = i != dim ? dim_of(x, i)
+			: x_ceildiv(m, dim_of(x, i), x_idx(m, word_elements(x)));
+	axes_new(m, rank_of(x), extents, axes);
+	t = t_tensor(m, rank_of(x), axes, word_of(m, x, dim, axes, fill, spell));
+	t->loc = d->loc;
+	return t;
+}
+
+/* The word with the first n bytes or halves from v, the others from fill. */
+static Node *
+constant_word(Module *m, const Node *v, const Node *fill, int64_t n)
+{
+	int i, bits = dtypes[v->type->dtype].bits;
+	uint32_t word = 0;
+
+	for (i = 0; i < 32 / bits; i++)
+		word |= ((uint32_t)(i < n ? v : fill)->num.i & ((1u << bits) - 1)) << bits * i;
+	return x_int(m, DT_I32, (int32_t)word);
+}
+
+/*
+ * Few channels of pixels, a word each: such bytes are not stored, since they would be computed a
+ * pixel at once. The words are computed side by side, and padded where the bytes are. NULL: they
+ * are other bytes.
+ */
+static Node *
+pixel_words(Dot *d, Node *x, int dim, Node *fill)
+{
+	Module *m = d->m;
+	Node *of = padded_by(m, x), *body = of ? x->in[x->nin - 1] : NULL, *idx[MAX_RANK],
+		*axes[MAX_RANK], *extents[MAX_RANK], *e, *t;
+	Map map = {0};
+	int64_t n;
+	int i;
+
+	if (dtypes[dtype_of(x)].bits != 8 || !is_int(dim_of(x, dim), &n) || n > word_elements(x)
+	 || n == 1 || rank_of(x) < 3 || fill->code != O_NUM || !is_converted(of ? of : x))
+		return NULL;
+	if (!of)
+		return words(d, x, dim, fill, true);
+	if (body->in[1]->in[dim + 1] != x->in[dim] || dim_of(of, dim) != dim_of(x, dim))
+		return NULL;
+	for (i = 0; i < rank_of(x); i++)
+		extents[i] = i == dim ? x_idx(m, 1) : dim_of(x, i);
+	axes_new(m, rank_of(x), extents, axes);
+	for (i = 0; i < rank_of(x); i++)
+		map_put(&map, x->in[i], axes[i]);
+	for (i = 0; i < rank_of(x); i++)
+		idx[i] = subst(m, body->in[1]->in[i + 1], &map, false);
+	e = x_select(m, subst(m, body->in[0], &map, false),
+		x_read(m, words(d, of, dim, fill, true), idx), constant_word(m, body->in[2], fill, n));
+	map_free(&map);
+	t = t_tensor(m, rank_of(x), axes, e);
+	t->loc = d->loc;
+	return t;
+}
+
 static Node *
 pack(Dot *d, Node *x, int dim, Node *fill)
 {
 	Module *m = d->m;
-	Node *extents[MAX_RANK], *axes[MAX_RANK];
+	Node *t;
 	Packed *p;
 	int i;
 
@@ -183,12 +267,9 @@ pack(Dot *d, Node *x, int dim, Node *fill)
 		if (p->x == x && p->dim == dim && p->fill == fill)
 			return p->packed;
 	}
-	for (i = 0; i < rank_of(x); i++)
-		extents[i] = i == dim ? x_ceildiv(m, dim_of(x, i), x_idx(m, word_elements(x))) : dim_of(x, i);
-	axes_new(m, rank_of(x), extents, axes);
+	t = pixel_words(d, x, dim, fill);
 	p = NEW(m, Packed);
-	*p = (Packed){x, t_tensor(m, rank_of(x), axes, word_of(m, x, dim, axes, fill)), fill, dim};
-	p->packed->loc = d->loc;
+	*p = (Packed){x, t ? t : words(d, x, dim, fill, false), fill, dim};
 	vec_push(m, &d->packed, p);
 	return p->packed;
 }
