@@ -27,6 +27,7 @@ typedef struct Search {
 	Sched *s;
 	Attention *a;
 	Map seen;              /* tensor -> itself if it depends on the score, else something else */
+	bool any;              /* whether or not its products read operands again and again */
 	bool failed;
 } Search;
 
@@ -70,6 +71,16 @@ add_member(Search *q, Node *t)
 		q->a->members[q->a->n++] = t;
 }
 
+/* Is it a sum of products, whose operands are read again and again unless any will do? */
+static bool
+sums_products(const Search *q, Node *t)
+{
+	const Node *red = q->any ? only_reduction(t->in[t->nin - 1]) : NULL;
+
+	return holds_product(q->s->mach, t, NULL)
+		|| (red && red->n == COMB_SUM && red->in[red->nin - 1]->code == O_MUL);
+}
+
 /* Does t depend on a score of its own row? Notes the score and all between as members. */
 static bool
 reaches(Search *q, Node *t, int depth)
@@ -81,7 +92,7 @@ reaches(Search *q, Node *t, int depth)
 
 	if (had || t->code != O_TENSOR || depth > MAX_DEPTH || q->failed)
 		return had == t;
-	if (holds_product(q->s->mach, t, NULL)) {
+	if (sums_products(q, t)) {
 		yes = rank_of(t) == a->nouter + 1;
 		q->failed |= yes && a->score;
 		a->score = yes ? t : a->score;
@@ -358,9 +369,8 @@ static bool
 match_products(Search *q, Node *weight, Node *value)
 {
 	Attention *a = q->a;
-	Node *column = column_axis(a, weight);
 
-	if (!column || !contraction_along(q->s, a->out, column, &a->pv) || a->pv.ea != weight
+	if (!contraction_along(q->s, a->out, a->column, &a->pv) || a->pv.ea != weight
 	 || !contraction_along(q->s, a->score, a->score->in[a->nouter], &a->qk))
 		return false;
 	a->row = row_dim(q, value);
@@ -376,7 +386,7 @@ match(Search *q, Node *red, Node *weight, Node *value)
 	int i;
 
 	if (read->code != O_READ || read->in[0]->code != O_TENSOR || !match_row(a, read)
-	 || holds_product(q->s->mach, read->in[0], NULL) || !reaches(q, read->in[0], 0) || !a->score)
+	 || sums_products(q, read->in[0]) || !reaches(q, read->in[0], 0) || !a->score)
 		return false;
 	for (i = 0; i < a->nouter; i++)
 		row[i] = read->in[1 + i];
@@ -385,13 +395,15 @@ match(Search *q, Node *red, Node *weight, Node *value)
 	if (!match_softmax(q) || !reads_own_scores(q, row) || q->failed)
 		return false;
 	add_member(q, a->out);
-	return match_products(q, weight, value) && !q->failed;
+	a->value = value;
+	a->column = column_axis(a, weight);
+	return a->column && (q->any || match_products(q, weight, value)) && !q->failed;
 }
 
-bool
-attention_of(Sched *s, Node *out, Attention *a)
+static bool
+search(Sched *s, Node *out, Attention *a, bool any)
 {
-	Search q = {.s = s, .a = a};
+	Search q = {.s = s, .a = a, .any = any};
 	Node *red, *mul;
 	int i;
 	bool ok = false;
@@ -405,9 +417,22 @@ attention_of(Sched *s, Node *out, Attention *a)
 		*a = (Attention){.out = out, .key = red->in[0]};
 		ok = match(&q, red, mul->in[i], mul->in[1 - i]);
 		map_free(&q.seen);
-		q = (Search){.s = s, .a = a};
+		q = (Search){.s = s, .a = a, .any = any};
 	}
-	return ok && (s->gpu ? attention_fits_gpu(a) : is_key(s->m, a, a->at));
+	return ok;
+}
+
+bool
+attention_of(Sched *s, Node *out, Attention *a)
+{
+	return search(s, out, a, false)
+		&& (s->gpu ? attention_fits_gpu(a) : is_key(s->m, a, a->at));
+}
+
+bool
+attention_at_all(Sched *s, Node *out, Attention *a)
+{
+	return search(s, out, a, true);
 }
 
 bool

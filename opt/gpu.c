@@ -3,9 +3,9 @@
  *
  * map: a thread an element (four where the innermost extent allows 128-bit accesses), consecutive
  * threads on consecutive elements of the result's storage; gpu_tile.c where operands lie across.
- * row: gpu_row.c.
+ * row: gpu_row.c; columns: gpu_columns.c.
  * contract: gpu_contract.c; of few rows: gpu_few.c.
- * attention: attend_wgmma.c, attend_mma.c, attend_gpu.c.
+ * attention: attend_wgmma.c, attend_mma.c, attend_gpu.c; of few rows: gpu_decode.c.
  * order: gpu_order.c, scatter.c.
  * scan: gpu_scan.c.
  */
@@ -210,20 +210,30 @@ map_gpu(Sched *s, Group *g)
 		: arena_printf(m->arena, "class=map, threads=%d, lanes=%d", THREADS, lanes[0]));
 }
 
+/* Are there too few elements for a thread each to fill the device? */
+static bool
+few_elements(const Sched *s, const Node *t)
+{
+	double count = 1;
+	int i;
+
+	for (i = 0; i < rank_of(t); i++)
+		count *= (double)likely_extent(s->m, dim_of(t, i));
+	return count < s->mach->units * THREADS;
+}
+
 /* Are there too few elements for a thread each to fill the device, with long sums that threads
  * could share? */
 static bool
 long_sums(const Sched *s, const Node *t)
 {
 	Node *red = only_reduction(t->in[t->nin - 1]);
-	double count = 1, depth = 1;
+	double depth = 1;
 	int i;
 
-	for (i = 0; i < rank_of(t); i++)
-		count *= (double)likely_extent(s->m, dim_of(t, i));
 	for (i = 0; red && i + 1 < red->nin; i++)
 		depth *= (double)likely_extent(s->m, red->in[i]->in[0]);
-	return red && depth >= LONG_SUM && count < s->mach->units * THREADS;
+	return red && depth >= LONG_SUM && few_elements(s, t);
 }
 
 /* By warp groups if they can, always or where sizes allow it; by warps; by threads. */
@@ -253,6 +263,8 @@ schedule_gpu(Sched *s, Group *g)
 		return map_gpu(s, g);
 	if ((g->few || g->n == 1) && (k = few_gpu(s, g)))
 		return k;
+	if (g->n > 1 && (k = decode_gpu(s, g)))
+		return k;
 	if (g->n > 1)
 		return rows_gpu(s, g);
 	if ((k = contract_gpu(s, g)) || (k = order_gpu(s, g)) || (k = scan_gpu(s, g)))
@@ -261,5 +273,7 @@ schedule_gpu(Sched *s, Group *g)
 		g->nouter = rank_of(g->members[0]);
 		return rows_gpu(s, g);
 	}
+	if (few_elements(s, g->members[0]) && (k = columns_gpu(s, g)))
+		return k;
 	return (k = tile_gpu(s, g)) ? k : map_gpu(s, g);
 }

@@ -489,6 +489,29 @@ place_attention(Grouper *q, Node *out)
 	ledger_add(q->s->m, "online_softmax", "real", 4 * ulp_of(dtype_of(out)), g->loc);
 }
 
+/* The sums of a part of an attention's keys (decode.c) into one kernel. */
+static void
+place_parts(Grouper *q, Node *total)
+{
+	const Vec *readers;
+	Group *g;
+	KeyParts p;
+	int i;
+
+	if (map_get(&q->group, total) || attr_find(total->attrs, "kernel") || !key_parts(q->s->m, total, &p))
+		return;
+	readers = map_get(&q->readers, p.score);
+	for (i = 0; i < readers->n; i++)
+		if (key_parts_sum(q->s->m, &p, readers->at[i]))
+			p.sum = readers->at[i];
+	if (!p.sum || map_get(&q->group, p.score) || map_get(&q->outside, p.score))
+		return;
+	g = new_group(q, p.score);
+	add_member(q, g, p.max, p.nouter);
+	add_member(q, g, p.sum, p.nouter);
+	add_member(q, g, total, p.nouter);
+}
+
 /* Are the members all that belongs to the last one's attention? */
 static bool
 attends(Sched *s, const Group *g)
@@ -885,8 +908,10 @@ pass_group(Module *m)
 
 	home_regions(m, &s.home);
 	find_users(&q);
-	for (i = 0; i < q.n; i++)
+	for (i = 0; i < q.n; i++) {
 		place_attention(&q, q.list[i]);
+		place_parts(&q, q.list[i]);
+	}
 	for (i = q.n; i-- > 0;)
 		place_few(&q, q.list[i]);
 	for (i = 0; i < q.n; i++) {

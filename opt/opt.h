@@ -102,6 +102,7 @@ bool pass_siblings(Module *);   /* tensor -> tensor: products of one operand as 
 bool pass_hoist(Module *);      /* tensor -> tensor: reductions out of axes they do not depend on */
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */
 bool pass_winograd(Module *);   /* tensor -> tensor: convolutions by fewer products */
+bool pass_decode(Module *);     /* tensor -> tensor: keys of attentions of few rows in parts, for GPUs */
 bool pass_split(Module *);      /* tensor -> tensor: long sums in parts, where blocks are few */
 bool pass_sizes(Module *);      /* tensor -> tensor: symbols for sizes that run-time data give */
 bool pass_group(Module *);      /* tensor -> tensor: says which tensors share a kernel */

@@ -29,6 +29,8 @@ const Pass passes[] = {
 		"make convolutions with fewer products"},
 	{"siblings",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_siblings,
 		"join products of one operand (GPUs)"},
+	{"decode",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_decode,
+		"cut keys of attentions of few rows (GPUs)"},
 	{"split",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_split,
 		"cut long reductions where blocks are few"},
 	{"sizes",     LEVEL_TENSOR, LEVEL_TENSOR, false, pass_sizes,

@@ -321,12 +321,15 @@ typedef struct Attention {
 	Node *x;               /* what the softmax is of, reading score */
 	Node *at;              /* at this key; NULL: at several */
 	Node *exp, *weight;    /* exp(x - max), and what is summed in terms of it */
+	Node *value, *column;  /* what it weights; out's axis that only this has */
 	Node *max, *sum;       /* the row's, reads; sum NULL: none divides by it */
 	Contraction qk, pv;    /* lanes along the keys, along out's columns */
 	int n; Node *members[MAX_ATTENTION];   /* score first, out last */
 } Attention;
 
 bool attention_of(Sched *, Node *out, Attention *);
+/* The same whatever its sums are of: row, qk and pv stay empty. */
+bool attention_at_all(Sched *, Node *out, Attention *);
 bool scores_leave(const Group *, const Attention *);     /* does another kernel read them? */
 /* What the reduction is, when total is the sum of exp * value, sum that of exp and max the row's
  * maximum, all of the reduction's type. */
@@ -343,6 +346,29 @@ Kernel *attention_gpu(Sched *, Group *);
 Kernel *attention_mma(Sched *, Group *);
 /* By warp groups; where its `fits` is not proved, `otherwise` is to be set. */
 Kernel *attention_wgmma(Sched *, Group *);
+
+/* ---- decode.c, gpu_decode.c ------------------------------------------------------------------- */
+
+enum { MAX_DECODE_ROWS = 8 };
+
+/* What decode.c leaves of an attention of few rows: the sums over a part of its keys. */
+typedef struct KeyParts {
+	Node *score, *max, *sum, *total;
+	int nouter;            /* of their leading axes, the last one the part's number */
+	Node *key, *count;     /* total's summed axis; the keys of a part that there are, <= its extent */
+	Node *products;        /* score's sum of ea * eb: of queries, of keys */
+	Node *ea, *eb, *value; /* value: over total's axes */
+	Node *column;
+	int64_t depth, columns;
+	/* rows that read the same keys and values; how many consecutive ones of an outer axis these are */
+	int rows;
+	int64_t run[MAX_RANK];
+} KeyParts;
+
+bool key_parts(Module *, Node *total, KeyParts *);   /* sum stays NULL: nothing says it */
+bool key_parts_sum(Module *, const KeyParts *, Node *t);   /* is it the parts' sum of exponentials? */
+bool key_parts_group(Module *, const Group *, KeyParts *);
+Kernel *decode_gpu(Sched *, Group *);     /* NULL if the group is no such */
 
 /* ---- few.c, gpu_few.c ------------------------------------------------------------------------ */
 
@@ -373,6 +399,7 @@ Node *by_vectors(Module *, Node *e, Node *axis, int w);
 int vector_of(int bytes);   /* elements of that size that travel together: 8 or 16 bytes */
 Kernel *schedule_gpu(Sched *, Group *);
 Kernel *rows_gpu(Sched *, Group *);
+Kernel *columns_gpu(Sched *, Group *);    /* NULL if it has no sums by columns */
 /* gpu_mma.c: do matrix units take the product, and its factors with the depth contiguous? */
 bool takes_depth(const Sched *, const Contraction *);
 Kernel *contract_gpu(Sched *, Group *);   /* NULL if the group is not a contraction */

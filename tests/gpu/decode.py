@@ -119,6 +119,49 @@ def product(tcc, tmp, device, case, *options):
     return f"off by {error:.1e}" if not error < (2e-3 if options else 4e-6) else None
 
 
+# --- attention of few rows ------------------------------------------------------------------------------
+
+def attention(tcc, tmp, device, heads, shared, rows, depth, columns, masked, pasts, *options):
+    """Queries of `heads` heads, of which heads / shared have the same keys and values; any number of keys."""
+    n = Layer()
+    q = {"q": [1, heads, rows, depth], "k": [1, shared, "keys", depth], "v": [1, shared, "keys", columns]}
+    if masked:
+        q["mask"] = [1, 1, rows, "keys"]
+
+    def spread(x, width):
+        if heads == shared:
+            return x
+        y = n("Expand", n("Unsqueeze", x, np.array([2])), np.array([1, shared, heads // shared, 1, width]))
+        return n("Reshape", y, np.array([1, heads, -1, width]))
+    s = n("Mul", n("MatMul", "q", n("Transpose", spread("k", depth), perm=[0, 1, 3, 2])), np.float32(depth ** -0.5))
+    s = n("Add", s, "mask") if masked else s
+    y = n("Transpose", n("MatMul", n("Softmax", s, axis=-1), spread("v", columns)), perm=[0, 2, 1, 3])
+    save(f"{tmp}/m.onnx", n.nodes, q, n.consts, [y])
+    classes = schedules(tcc, tmp, device, *options)
+    if len(classes) > 2 or not classes[0].startswith("class=decode"):
+        return f"kernels {classes}"
+    for past in pasts:
+        inputs = {k: normal(*(past if d == "keys" else d for d in a)) * 2 for k, a in q.items()}
+        if masked:
+            inputs["mask"][..., rng.random(past) < 0.5] = -np.inf
+            inputs["mask"][..., past // 2] = 0
+        got = outputs(tcc, tmp, f"{tmp}/m.ir", inputs, 1)
+        k, v = (inputs[c].astype(np.float64).repeat(heads // shared, 1) for c in "kv")
+        x = inputs["q"] @ k.swapaxes(2, 3) * depth ** -0.5 + inputs.get("mask", 0)
+        e = np.exp(x - x.max(-1, keepdims=True))
+        error = off(got, [(e / e.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3)])
+        if not error < (2e-3 if options else 4e-6):
+            return f"{past} keys: off by {error:.1e}"
+    return None
+
+
+LENGTHS = (1, 9, 64, 65, 200, 700)
+ATTENTIONS = {"heads": (3, 3, 1, 64, 64, False, LENGTHS), "shared": (8, 2, 1, 128, 128, False, LENGTHS),
+              "masked": (6, 2, 1, 64, 64, True, LENGTHS), "rows": (2, 2, 5, 40, 24, True, LENGTHS),
+              "odd": (2, 1, 3, 18, 7, True, (5, 130)), "narrow": (4, 4, 1, 16, 24, False, (9, 40)),
+              "wide": (2, 2, 1, 256, 256, False, (90,))}
+
+
 # --- a layer ------------------------------------------------------------------------------------------
 
 HIDDEN, HEADS, SHARED, SIZE, WIDE = 128, 4, 2, 32, 192
@@ -175,7 +218,7 @@ class Layer:
         return self("Add", x, self("MatMul", c, normal(WIDE, HIDDEN) * 0.2)), keys, values
 
 
-LAUNCHES = 8
+LAUNCHES = 7
 
 
 def layer(tcc, tmp):
@@ -214,14 +257,36 @@ def speed(tcc, tmp, *options):
     return None
 
 
+def cache_speed(tcc, tmp, *options):
+    """Keys and values once for all heads that share them, whatever their number."""
+    n = Layer()
+    keys, shared, heads, size = 4096, 4, 16, 128
+    q = {"q": [1, heads, 1, size], "k": [1, shared, keys, size], "v": [1, shared, keys, size]}
+
+    def spread(x):
+        y = n("Expand", n("Unsqueeze", x, np.array([2])), np.array([1, shared, heads // shared, 1, size]))
+        return n("Reshape", y, np.array([1, heads, -1, size]))
+    s = n("MatMul", "q", n("Transpose", spread("k"), perm=[0, 1, 3, 2]))
+    save(f"{tmp}/m.onnx", n.nodes, q, n.consts, [n("MatMul", n("Softmax", s, axis=-1), spread("v"))])
+    parts, combined = json.loads(call([tcc, "profile", f"{tmp}/m.onnx", "--target", "sm_80", "--json", *options]))["kernels"]
+    compulsory = 2 * shared * keys * size * 4
+    share = compulsory / DRAM / (parts["predicted_us"] - LAUNCH)
+    if share < 0.7 or parts["bytes"] > 1.1 * compulsory or combined["predicted_us"] > 2 * LAUNCH:
+        return f"{share:.2f} of memory's speed, {parts['bytes'] / compulsory:.2f} of compulsory bytes: {parts} {combined}"
+    return None
+
+
 def main():
     tcc, tmp = sys.argv[1:3]
     half = ["--precision", "f16"]
     tests = {f"{name} {d}": (lambda d=d, c=c: product(tcc, tmp, d, c)) for name, c in PRODUCTS.items()
              for d in (DEVICES if name in ("gated", "nibbles_bytes5") else DEVICES[:1])}
+    tests |= {f"attention {name} {d}": (lambda d=d, c=c: attention(tcc, tmp, d, *c)) for name, c in ATTENTIONS.items()
+              for d in (DEVICES if name in ("masked", "rows") else DEVICES[:1])}
+    tests |= {"attention f16": lambda: attention(tcc, tmp, "sm_80", *ATTENTIONS["shared"], *half)}
     tests |= {"row f16": lambda: product(tcc, tmp, "sm_80", PRODUCTS["row"], *half),
               "layer": lambda: layer(tcc, tmp), "speed f32": lambda: speed(tcc, tmp),
-              "speed f16": lambda: speed(tcc, tmp, *half)}
+              "speed f16": lambda: speed(tcc, tmp, *half), "speed of caches": lambda: cache_speed(tcc, tmp)}
     passed = 0
     for name, test in tests.items():
         fault = test()
