@@ -365,11 +365,29 @@ row_dim(Search *q, const Node *value)
 	return best;
 }
 
+/* Are the values what the rows make of their scores? Other rows' are not there yet. */
+static bool
+reads_members(const Attention *a, Node *value)
+{
+	Node **list;
+	int i, k, n;
+	bool yes = false;
+
+	list = topo_scalar(value, &n);
+	for (i = 0; i < n; i++)
+		for (k = 0; k < a->n && list[i]->code == O_READ; k++)
+			yes |= list[i]->in[0] == a->members[k];
+	free(list);
+	return yes;
+}
+
 static bool
 match_products(Search *q, Node *weight, Node *value)
 {
 	Attention *a = q->a;
 
+	if (reads_members(a, value))
+		return false;
 	if (!contraction_along(q->s, a->out, a->column, &a->pv) || a->pv.ea != weight
 	 || !contraction_along(q->s, a->score, a->score->in[a->nouter], &a->qk))
 		return false;

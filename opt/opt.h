@@ -98,6 +98,7 @@ bool pass_dot4(Module *);       /* tensor -> tensor: products of bytes in fours 
 bool pass_precision(Module *);  /* tensor -> tensor: narrower operands of contractions */
 bool pass_inline(Module *);     /* tensor -> tensor: producers into consumers */
 bool pass_scales(Module *);     /* tensor -> tensor: scales of narrow weights out of sums */
+bool pass_widen(Module *);      /* tensor -> tensor: halves that products read often as f32 */
 bool pass_siblings(Module *);   /* tensor -> tensor: products of one operand as one, for GPUs */
 bool pass_hoist(Module *);      /* tensor -> tensor: reductions out of axes they do not depend on */
 bool pass_fold(Module *);       /* tensor -> tensor: closed tensors become constants */

@@ -27,6 +27,8 @@ const Pass passes[] = {
 		"compute what depends on constants alone"},
 	{"winograd",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_winograd,
 		"make convolutions with fewer products"},
+	{"widen",     LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_widen,
+		"keep halves that are read often as f32"},
 	{"siblings",  LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_siblings,
 		"join products of one operand (GPUs)"},
 	{"decode",    LEVEL_TENSOR, LEVEL_TENSOR, true,  pass_decode,
