@@ -1,24 +1,26 @@
 /*
- * GPU schedule of attention by instructions of warp groups (Hopper; Shah et al., "FlashAttention-3", 2024). Two
- * groups have 64 query rows each, all keys and columns; a third one's first thread has keys and values brought
- * as boxes (TMA), two blocks of keys ahead of each other. Queries stay in registers, as fragments, and so do the
- * exponentials: both products take their first factor from there and the second one from shared memory, as the
- * boxes lie there. While one group computes its exponentials, the other's products run.
+ * GPU schedule of attention by instructions of warp groups (Hopper; Shah et al., "FlashAttention-3",
+ * 2024). Two groups have 64 query rows each, all keys and columns; a third one's first thread has
+ * keys and values brought as boxes (TMA), a block of keys ahead. Queries stay in registers, as
+ * fragments, and so do the exponentials: both products take their first factor from there and the
+ * second one from shared memory, as the boxes lie there. While one group computes its exponentials,
+ * the other's products run.
  *
  *	full    bytes of a block of keys, or of values, have landed: for each stage, two
  *	empty   each warp of both groups has let go of the stage
  *
- * What a group does with a block beside the products, and how sums are stored at the end, is as in attend_mma.c:
- * a warp's 16 rows of a group's product lie in its lanes as those of its own instruction do.
+ * What a group does with a block beside the products, and how sums are stored at the end, is as in
+ * attend_mma.c: a warp's 16 rows of a group's product lie in its lanes as those of its own
+ * instruction do.
  *
- * A row of a box is 128 bytes: keys and values are cut into bands of 64 columns. A box's dimensions are the
- * tensor's own; keys past the last one are zeros, since the tensor ends with them.
+ * A row of a box is 128 bytes: keys and values are cut into bands of 64 columns. A box's dimensions
+ * are the tensor's own; keys past the last one are zeros, since the tensor ends with them.
  */
 #include "attend_mma.h"
 #include "gpu_box.h"
 
 enum {
-	WARPS = 4, GROUP = 128, BAND = 64, ROW = 128, COPIER_REGS = 24, GROUP_REGS = 240,
+	GROUP = 128, BAND = 64, ROW = 128, COPIER_REGS = 24, GROUP_REGS = 240,
 	GROUPS_MEET = 1        /* the barrier of both groups */
 };
 
@@ -39,8 +41,8 @@ typedef struct Wg {
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
-/* The index of dimension d as a place of boxes: *inner moves along the first dimension by one, the key is all of
- * another. */
+/* The index of dimension d as a place of boxes: inner moves along the first dimension by one, the
+ * key is all of another. */
 static bool
 place_in(Wg *w, Boxes *b, Node *t, int d, Node *idx, Node *inner)
 {
@@ -323,11 +325,12 @@ locate(Wg *w, Region *r, Node *blocks)
 	Module *m = q->o.m;
 	Node *warp = x_idx(m, q->o.kb->s->mach->warp);
 
-	q->t.tid = l_let(m, r, x_addi(m, q->o.f.tid, -GROUP));
+	/* of the groups' threads; the copiers' are not used */
+	q->t.tid = l_let(m, r, x_max(m, x_addi(m, q->o.f.tid, -GROUP), x_idx(m, 0)));
 	q->row_block = l_let(m, r, x_mod(m, q->o.f.bid, blocks));
 	q->q0 = x_muli(m, q->row_block, q->warps * q->q.span);
 	q->t.lane = l_let(m, r, x_mod(m, q->o.f.tid, warp));
-	q->warp = l_let(m, r, x_addi(m, x_fdiv(m, q->o.f.tid, warp), -WARPS));
+	q->warp = l_let(m, r, x_fdiv(m, q->t.tid, warp));
 	q->place = l_let(m, r, x_mod(m, x_fdiv(m, q->t.lane, x_idx(m, q->apart)), x_idx(m, q->group)));
 	q->q.first = l_let(m, r, x_muli(m, q->warp, q->q.span));
 	flash_bind(&q->o, r, x_fdiv(m, q->o.f.bid, blocks));

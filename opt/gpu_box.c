@@ -1,6 +1,7 @@
 /*
- * Tensors as the hardware's copies of boxes see them (TMA): dimensions fastest first, the first one contiguous,
- * the others multiples of 16 bytes apart. What only the sizes of a run tell becomes a condition of the kernel.
+ * Tensors as the hardware's copies of boxes see them (TMA): dimensions fastest first, the first one
+ * contiguous, the others multiples of 16 bytes apart. What only the sizes of a run tell becomes a
+ * condition of the kernel.
  */
 #include <stdlib.h>
 #include "gpu_box.h"
@@ -40,10 +41,11 @@ box_sixteen(Module *m, Node **fits, Node *elements, int size)
 bool
 box_dim(Module *m, Node **fits, TensorMap *t, int size, Node *extent, Node *stride, int box)
 {
-	if (t->rank == MAP_RANK || !box_host_value(extent) || (t->rank && is_intv(extent, 1) && !is_intv(stride, 1)
-	 && !divisible(x_muli(m, stride, size), 16)))
+	if (t->rank == MAP_RANK || !box_host_value(extent) || (t->rank && is_intv(extent, 1)
+	 && !is_intv(stride, 1) && !divisible(x_muli(m, stride, size), 16)))
 		return false;
-	if (t->rank && (!box_sixteen(m, fits, stride, size) || !box_demand(m, fits, x_lt(m, x_idx(m, 0), stride))))
+	if (t->rank && (!box_sixteen(m, fits, stride, size)
+	 || !box_demand(m, fits, x_lt(m, x_idx(m, 0), stride))))
 		return false;
 	if (!box_demand(m, fits, x_lt(m, x_idx(m, 0), extent)))
 		return false;

@@ -398,7 +398,8 @@ join_equals(Layout *l, Node *t)
 		r = list[i];
 		if (r->code != O_READ || r->in[0]->code != O_TENSOR || rank_of(r->in[0]) != rank_of(t))
 			continue;
-		for (k = 0; k < rank_of(t) && r->in[k + 1] == t->in[k]; k++)
+		for (k = 0; k < rank_of(t) && (r->in[k + 1] == t->in[k]
+			|| (is_intv(dim_of(t, k), 1) && is_intv(dim_of(r->in[0], k), 1))); k++)
 			;
 		if (k == rank_of(t) && k > 2)
 			join(l, t, r->in[0]);

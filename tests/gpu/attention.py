@@ -5,8 +5,11 @@ sectors where rows are aligned; the same through PTX.
 usage: attention.py TCC-ML FOLDER [all]
 all: every case on every machine, which takes minutes
 """
+import glob
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -131,6 +134,26 @@ def grouped(tcc, tmp, every):
             yield f"sm_90a {name} {dtype} {how}", wrong
 
 
+def machine_code(tcc, tmp, every):
+    """Of the groups' kernel, by nvcc and nvdisasm where they are installed: products run beside what follows, and
+    there are as many as the tiles have, each factor of 16 by 16 once; boxes bring the second ones."""
+    tools = glob.glob(f"{sys.prefix}/lib/python*/site-packages/**/nvdisasm", recursive=True)
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not os.path.exists(nvcc):
+        return
+    profiled(tcc, tmp, "sm_90a", 2048, 128, P.FLOAT16)
+    subprocess.run([tcc, "compile", f"{tmp}/m.onnx", "--target", "sm_90a", "--emit", "src", "-o", f"{tmp}/asrc"],
+                   check=True, capture_output=True)
+    r = subprocess.run([nvcc, "-cubin", "-arch=sm_90a", "--fmad=false", "-Xptxas", "-v", f"{tmp}/asrc/kernels.cu", "-o",
+                        f"{tmp}/a.cubin"], capture_output=True, text=True)
+    wrong = ["not compiled"] * bool(r.returncode) + ["products one after another"] * ("serialized" in r.stdout + r.stderr)
+    if tools and not r.returncode:
+        sass = subprocess.run([tools[0], f"{tmp}/a.cubin"], capture_output=True, text=True).stdout
+        counts = {w: len(re.findall(w, sass)) for w in (r"HGMMA\.64x128x16", r"UTMALDG\.\dD", r"USETMAXREG")}
+        wrong += [f"{counts}"] * (list(counts.values()) != [128 // 16 + 128 // 16, 4, 2])
+    yield "sm_90a machine code" + ("" if tools else ", not disassembled"), wrong
+
+
 def counts(tcc, tmp):
     """The even case's instructions of two products in each batch and head, its wavefronts and sectors."""
     for target, size in ("sm_75", 16 * 8 * 8), ("sm_80", 16 * 8 * 16), ("gfx942", 16**3):
@@ -176,7 +199,7 @@ def gates(tcc, tmp, every):
 def main():
     tcc, tmp = sys.argv[1:3]
     every = sys.argv[3:] == ["all"]
-    return tally((results(tcc, tmp, every), grouped(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every)))
+    return tally((results(tcc, tmp, every), grouped(tcc, tmp, every), machine_code(tcc, tmp, every), counts(tcc, tmp), gates(tcc, tmp, every)))
 
 
 sys.exit(main())
