@@ -789,10 +789,11 @@ build_causal_conv(Build *b)
 
 const Op ops_attention[] = {
 	BUILD("attention", "Attention", 25,
-		"(q: float, k: q, v: float, mask: num|bool?, past_key: q?, past_value: v?,"
-		" kv_lens: i64?) {is_causal: int = 0, kv_num_heads: int?, left_window_size: int = -1, q_num_heads: int?,"
-		" qk_matmul_output_mode: int = 0, right_window_size: int = -1, scale: float?, softcap: float = 0,"
-		" softmax_precision: int?} -> y, present_key?, present_value?, qk?", build_attention,
+		"(q: float, k: q, v: float, mask: num|bool?, past_key: q?, past_value: v?, kv_lens: i64?)"
+		" {is_causal: int = 0, kv_num_heads: int?, left_window_size: int = -1, q_num_heads: int?,"
+		" qk_matmul_output_mode: int = 0, right_window_size: int = -1, scale: float?,"
+		" softcap: float = 0, softmax_precision: int?} -> y, present_key?, present_value?, qk?",
+		build_attention,
 		"scaled dot-product attention"),
 	BUILD("rotary_embedding", "RotaryEmbedding", 23,
 	"(x: float, cos: x, sin: x, position_ids: i64?)"

@@ -157,10 +157,11 @@ build_attn_lstm(Build *b)
 
 const Op ops_attn_lstm[] = {
 	STRUCT("attn_lstm", MS("AttnLSTM"), 1,
-		"(x: f32|f64, w: x, r: x, bias: x?, sequence_lens: i32?, initial_h: x?, initial_c: x?, p: x?,"
-		" qw: x?, mw: x?, v: x?, memory: x?, memory_lens: i32?, aw: x?)"
+		"(x: f32|f64, w: x, r: x, bias: x?, sequence_lens: i32?, initial_h: x?, initial_c: x?,"
+		" p: x?, qw: x?, mw: x?, v: x?, memory: x?, memory_lens: i32?, aw: x?)"
 		" {activation_alpha: floats?, activation_beta: floats?, activations: strs?, clip: float?,"
-		" direction: str = \"forward\", hidden_size: int?, input_forget: int = 0} -> y?, y_h?, y_c?",
+		" direction: str = \"forward\", hidden_size: int?, input_forget: int = 0} -> y?, y_h?,"
+		" y_c?",
 		build_attn_lstm, "long short-term memory with attention over a memory"),
 	{0}
 };

@@ -7,7 +7,7 @@
 
 static const int64_t minus_one[] = {-1};
 
-/* ---- what the families share ------------------------------------------------------------------ */
+/* ---- what the families share ----------------------------------------------------------------- */
 
 Node *
 call_result(Build *b, const char *name, int nin, Node *const *in, const Attr *attrs, int i)
@@ -292,16 +292,17 @@ row_sums(Module *m, Node *q)
 }
 
 /*
- * sum over k of (q[.., k] - z)(w[d, k, n] - wz), times the scales, for directions and gate elements:
- * [(d,) .., n]; both directions share an operand that has no axis for them. The sum is distributed, as
- * for other products of bytes.
+ * sum over k of (q[.., k] - z)(w[d, k, n] - wz), times the scales, for directions and gate
+ * elements: [(d,) .., n]; both directions share an operand that has no axis for them. The sum is
+ * distributed, as for other products of bytes.
  */
 static Node *
 gate_product(Rnn *r, int dir, const Operand *p, bool shared, Node *w, Node *ws, Node *wz)
 {
 	Module *m = r->b->m;
 	int skip = r->both && shared, lead = rank_of(p->q) - 1, n = lead + skip, i;
-	Node *ax[4], *at[4], *d = rnn_direction(r, dir, ax), *k = x_axis(m, dim_of(w, 1)), *e, *t, *sums, *za,
+	Node *ax[4], *at[4], *d = rnn_direction(r, dir, ax), *k = x_axis(m, dim_of(w, 1)), *e, *t,
+		*sums, *za,
 		*zb, *depth = x_cast(m, DT_I32, dim_of(w, 1));
 
 	for (i = skip ? 0 : r->both; i < lead; i++)
@@ -316,7 +317,8 @@ gate_product(Rnn *r, int dir, const Operand *p, bool shared, Node *w, Node *ws, 
 	za = x_cast(m, DT_I32, of_direction(m, p->zero, d));
 	zb = x_cast(m, DT_I32, gate_param(m, wz, d, ax[n]));
 	sums = column_sums(r, dir, w);
-	e = x_sub(m, x_read(m, t, ax), x_mul(m, za, x_read(m, sums, (Node *[]){r->both ? d : ax[n], ax[n]})));
+	e = x_sub(m, x_read(m, t, ax), x_mul(m, za, x_read(m, sums, (Node *[]){r->both ? d : ax[n],
+		ax[n]})));
 	if (!is_zero(zb))
 		e = x_sub(m, e, x_mul(m, zb, x_sub(m, x_read(m, row_sums(m, p->q), ax + skip),
 			x_mul(m, depth, za))));
@@ -476,11 +478,14 @@ build_cdist(Build *b)
 	return t_tensor(m, 2, ax, root ? x1(m, O_SQRT, e) : e);
 }
 
-#define Q2(expr) "x = dequantize_linear(a, a_scale, a_zero); y = dequantize_linear(b, b_scale, b_zero);" \
+#define Q2(expr) "x = dequantize_linear(a, a_scale, a_zero); y = dequantize_linear(b, b_scale," \
+	" b_zero);" \
 	"quantize_linear(" expr ", c_scale, c_zero, output_dtype=type(a))"
-#define Q2_IN "(a: i8|u8, a_scale: f32, a_zero: a?, b: a, b_scale: f32, b_zero: a?, c_scale: f32, c_zero: a?) {} -> c"
+#define Q2_IN "(a: i8|u8, a_scale: f32, a_zero: a?, b: a, b_scale: f32, b_zero: a?, c_scale: f32," \
+	" c_zero: a?) {} -> c"
 #define Q1_IN "(x: i8|u8, x_scale: f32, x_zero: x?, y_scale: f32, y_zero: x?)"
-#define Q1(expr) "v = dequantize_linear(x, x_scale, x_zero); quantize_linear(" expr ", y_scale, y_zero, output_dtype=type(x))"
+#define Q1(expr) "v = dequantize_linear(x, x_scale, x_zero); quantize_linear(" expr ", y_scale," \
+	" y_zero, output_dtype=type(x))"
 #define ERF "0.5 * v * (1 + erf(v * 0.7071067811865476))"
 
 const Op ops_contrib[] = {
@@ -488,7 +493,8 @@ const Op ops_contrib[] = {
 	ELEM("bias_gelu", MS("BiasGelu"), 1, "(a: float, b: a) {} -> y", "v = a + b; " ERF,
 	"gelu of a sum"),
 	ELEM("fast_gelu", MS("FastGelu"), 1, "(x: float, bias: x?) {} -> y",
-		"v = has(bias) ? x + bias : x; 0.5 * v * (1 + tanh(v * (0.035677408136300125 * v * v + 0.7978845608028654)))",
+		"v = has(bias) ? x + bias : x; 0.5 * v * (1 + tanh(v * (0.035677408136300125 * v * v +"
+		" 0.7978845608028654)))",
 		"gelu by tanh"),
 	ELEM("quick_gelu", MS("QuickGelu"), 1, "(x: float) {alpha: float = 1.702} -> y",
 	"x / (1 + exp(-(alpha * x)))",
@@ -505,12 +511,14 @@ const Op ops_contrib[] = {
 		" {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?", build_skip_layer_norm,
 		"layer norm of a sum"),
 	BUILD("skip_simplified_layer_normalization", MS("SkipSimplifiedLayerNormalization"), 1,
-		"(x: float, skip: x, gamma: x, bias: x?) {epsilon: float = 1e-12} -> y, mean?, inv_std?, sum?",
+		"(x: float, skip: x, gamma: x, bias: x?) {epsilon: float = 1e-12} -> y, mean?, inv_std?,"
+		" sum?",
 		build_skip_simplified, "simplified layer norm of a sum"),
 	BUILD("embed_layer_normalization", MS("EmbedLayerNormalization"), 1,
 	"(ids: idx, segments: idx?, words: float,"
-		" positions: words, segment_table: words?, gamma: words, beta: words, mask: idx?, position_ids: idx?)"
-		" {epsilon: float = 1e-12, mask_index_type: int = 0} -> y, mask_index?, sum?",
+		" positions: words, segment_table: words?, gamma: words, beta: words, mask: idx?,"
+		" position_ids: idx?) {epsilon: float = 1e-12, mask_index_type: int = 0} -> y, mask_index?,"
+		" sum?",
 		build_embed_layer_norm,
 		"layer norm of summed embeddings"),
 	BUILD("matmul_integer_to_float", MS("MatMulIntegerToFloat"), 1,
@@ -522,9 +530,11 @@ const Op ops_contrib[] = {
 		" bias: f32?) {} -> y", build_dynamic_matmul, "product of an operand quantized on the fly"),
 	STRUCT("dynamic_quantize_lstm", MS("DynamicQuantizeLSTM"), 1,
 	"(x: f32, w: i8|u8, r: i8|u8, bias: f32?,"
-		" sequence_lens: i32?, initial_h: f32?, initial_c: f32?, p: f32?, w_scale: f32, w_zero: w, r_scale: f32, r_zero: r)"
-		" {activation_alpha: floats?, activation_beta: floats?, activations: strs?, clip: float?,"
-		" direction: str = \"forward\", hidden_size: int?, input_forget: int = 0} -> y?, y_h?, y_c?", build_dynamic_lstm,
+		" sequence_lens: i32?, initial_h: f32?, initial_c: f32?, p: f32?, w_scale: f32, w_zero: w,"
+		" r_scale: f32, r_zero: r) {activation_alpha: floats?, activation_beta: floats?,"
+		" activations: strs?, clip: float?,"
+		" direction: str = \"forward\", hidden_size: int?, input_forget: int = 0} -> y?, y_h?,"
+		" y_c?", build_dynamic_lstm,
 		"LSTM with products of bytes"),
 	BUILD("cdist", MS("CDist"), 1, "(a: f32|f64, b: a) {metric: str = \"sqeuclidean\"} -> c",
 	build_cdist,
@@ -537,17 +547,22 @@ const Op ops_contrib[] = {
 	COMP("qlinear_leaky_relu", MS("QLinearLeakyRelu"), 1, Q1_IN " {alpha: float = 0.01} -> y",
 		Q1("leaky_relu(v, alpha=alpha)"), "leaky relu"),
 	COMP("qlinear_softmax", MS("QLinearSoftmax"), 1, Q1_IN " {axis: int = -1, opset: int} -> y",
-		Q1("opset < 13 ? reshape(softmax(flatten(v, axis=axis(axis, v)), axis=1), shape(v)) : softmax(v, axis=axis)"),
+		Q1("opset < 13 ? reshape(softmax(flatten(v, axis=axis(axis, v)), axis=1),"
+			" shape(v)) : softmax(v, axis=axis)"),
 		"softmax"),
 	COMP("qlinear_global_average_pool", MS("QLinearGlobalAveragePool"), 1,
 	Q1_IN " {channels_last: int = 0} -> y",
-		Q1("channels_last ? transpose(global_average_pool(transpose(v, perm=[0, 3, 1, 2])), perm=[0, 2, 3, 1])"
+		Q1("channels_last ? transpose(global_average_pool(transpose(v, perm=[0, 3, 1, 2])),"
+			" perm=[0, 2, 3, 1])"
 		" : global_average_pool(v)"), "mean over the spatial dimensions"),
 	COMP("qlinear_average_pool", MS("QLinearAveragePool"), 1,
 	Q1_IN " {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
-		" channels_last: int = 0, count_include_pad: int = 0, kernel_shape: ints, pads: ints?, strides: ints?} -> y",
-		"d = dequantize_linear(x, x_scale, x_zero); v = channels_last ? transpose(d, perm=[0, 3, 1, 2]) : d;"
-		"p = average_pool(v, auto_pad=auto_pad, ceil_mode=ceil_mode, count_include_pad=count_include_pad,"
+		" channels_last: int = 0, count_include_pad: int = 0, kernel_shape: ints, pads: ints?,"
+		" strides: ints?} -> y",
+		"d = dequantize_linear(x, x_scale, x_zero); v = channels_last ? transpose(d, perm=[0, 3, 1,"
+		" 2]) : d;"
+		"p = average_pool(v, auto_pad=auto_pad, ceil_mode=ceil_mode,"
+		" count_include_pad=count_include_pad,"
 		" kernel_shape=kernel_shape, pads=pads, strides=strides);"
 		"q = channels_last ? transpose(p, perm=[0, 2, 3, 1]) : p;"
 		"quantize_linear(q, y_scale, y_zero, output_dtype=type(x))", "mean over windows"),
@@ -557,7 +572,8 @@ const Op ops_contrib[] = {
 	COMP("qlinear_where", MS("QLinearWhere"), 1,
 	"(c: bool, x: i8|u8, x_scale: f32, x_zero: x, y: x, y_scale: f32,"
 		" y_zero: x, z_scale: f32, z_zero: x) {} -> z", "a = dequantize_linear(x, x_scale, x_zero);"
-		"b = dequantize_linear(y, y_scale, y_zero); quantize_linear(where(c, a, b), z_scale, z_zero)", "c ? x : y"),
+		"b = dequantize_linear(y, y_scale, y_zero); quantize_linear(where(c, a, b), z_scale,"
+		" z_zero)", "c ? x : y"),
 	BUILD("qlinear_concat", MS("QLinearConcat"), 1,
 	"(y_scale: f32, y_zero: i8|u8, rest: any*) {axis: int} -> y",
 		build_qlinear_concat, "side by side along an axis"),
@@ -586,14 +602,16 @@ const Op ops_contrib[] = {
 	COMP("nhwc_max_pool", MS("NhwcMaxPool"), 1,
 	"(x: i8|u8) {auto_pad: str = \"NOTSET\", ceil_mode: int = 0,"
 		" dilations: ints?, kernel_shape: ints, pads: ints?, strides: ints?} -> y",
-		"transpose(max_pool(transpose(x, perm=[0, 3, 1, 2]), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations,"
-		" kernel_shape=kernel_shape, pads=pads, strides=strides), perm=[0, 2, 3, 1])",
+		"transpose(max_pool(transpose(x, perm=[0, 3, 1, 2]), auto_pad=auto_pad,"
+		" ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape, pads=pads,"
+		" strides=strides), perm=[0, 2, 3, 1])",
 		"maximum over windows"),
 	COMP("ms_group_norm", MS("GroupNorm"), 1,
 	"(x: float, gamma: float, beta: gamma) {activation: int,"
 		" channels_last: int = 1, epsilon: float = 1e-5, groups: int} -> y",
 		"t = channels_last ? transpose(x, perm=[0, 3, 1, 2]) : x;"
-		"n = group_normalization(t, cast(gamma, type(x)), cast(beta, type(x)), epsilon=epsilon, num_groups=groups);"
+		"n = group_normalization(t, cast(gamma, type(x)), cast(beta, type(x)), epsilon=epsilon,"
+		" num_groups=groups);"
 		"s = activation ? swish(n) : n; channels_last ? transpose(s, perm=[0, 2, 3, 1]) : s",
 		"normalised by groups of channels"),
 	{0}

@@ -254,7 +254,8 @@ unpacked(Build *b, Node **x)
 	Node *all = packed < 0 ? NULL : x[packed];
 
 	if (!all)
-		return (x[1] && x[2]) || fail(b, "key and value must be given with a query of %d dimensions",
+		return (x[1] && x[2]) || fail(b, "key and value must be given with a query of %d"
+			" dimensions",
 			rank_of(x[0]));
 	for (i = packed + 1; i < 3; i++)
 		if (x[i])
@@ -335,20 +336,23 @@ build_multi_head(Build *b)
 const Op ops_contrib_attention[] = {
 	BUILD("ms_attention", MS("Attention"), 1,
 		"(x: float, w: x, bias: x?, mask_index: i32?, past: x?, attention_bias: x?,"
-		" past_length: i32?) {do_rotary: int = 0, mask_filter_value: float = -10000, num_heads: int,"
-		" past_present_share_buffer: int = 0, qkv_hidden_sizes: ints?, rotary_embedding_dim: int = 0, scale: float = 0,"
-		" unidirectional: int = 0} -> y, present?", build_ms_attention,
+		" past_length: i32?) {do_rotary: int = 0, mask_filter_value: float = -10000,"
+		" num_heads: int, past_present_share_buffer: int = 0, qkv_hidden_sizes: ints?,"
+		" rotary_embedding_dim: int = 0, scale: float = 0, unidirectional: int = 0} -> y, present?",
+		build_ms_attention,
 		"attention with its projection"),
 	BUILD("qattention", MS("QAttention"), 1,
 	"(x: i8|u8, w: i8|u8, bias: float, x_scale: bias, w_scale: bias,"
-		" mask_index: i32?, x_zero: x?, w_zero: w?, past: bias?) {do_rotary: int = 0, mask_filter_value: float = -10000,"
-		" num_heads: int, past_present_share_buffer: int = 0, scale: float = 0, unidirectional: int = 0} -> y, present?",
+		" mask_index: i32?, x_zero: x?, w_zero: w?, past: bias?) {do_rotary: int = 0,"
+		" mask_filter_value: float = -10000, num_heads: int, past_present_share_buffer: int = 0,"
+		" scale: float = 0, unidirectional: int = 0} -> y, present?",
 		build_qattention, "attention with a quantized projection"),
 	BUILD("multi_head_attention", MS("MultiHeadAttention"), 1,
 	"(q: float, k: q?, v: q?, bias: q?, padding_mask: i32?,"
-		" attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, cache_indirection: i32?)"
-		" {mask_filter_value: float = -10000, num_heads: int, scale: float = 0, unidirectional: int = 0}"
-		" -> y, present_key?, present_value?, qk?", build_multi_head,
+		" attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?,"
+		" cache_indirection: i32?) {mask_filter_value: float = -10000, num_heads: int,"
+		" scale: float = 0, unidirectional: int = 0} -> y, present_key?, present_value?, qk?",
+		build_multi_head,
 		"attention of projected operands"),
 	{0}
 };

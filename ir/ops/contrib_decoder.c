@@ -280,11 +280,12 @@ padding_bias(Att *a, Node *n, Node *h, Node *i, Node *j)
 {
 	Module *m = a->b->m;
 	Flags *f = a->arg;
+	DType d = dtype_of(a->q);
 	Node *hide = x_read(m, a->b->in[5], (Node *[]){n, j});
 
 	(void)h, (void)i;
 	return x_select(m, x_and(m, f->masked, hide),
-		x_flt(m, dtype_of(a->q), attr_float(a->b, "mask_filter_value")), x_int(m, dtype_of(a->q), 0));
+		x_flt(m, d, attr_float(a->b, "mask_filter_value")), x_int(m, d, 0));
 }
 
 static bool
@@ -433,9 +434,10 @@ build_longformer(Build *b)
 const Op ops_contrib_decoder[] = {
 	BUILD("decoder_masked_multi_head_attention", MS("DecoderMaskedMultiHeadAttention"), 1,
 	"(q: float, k: q?, v: q?,"
-		" mask_index: i32?, attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?, beam_width: i32?,"
-		" cache_indirection: i32?, bias: q?) {mask_filter_value: float = -10000, num_heads: int, output_qk: int = 0,"
-		" past_present_share_buffer: int = 0, scale: float = 0} -> y, present_key?, present_value?, qk?",
+		" mask_index: i32?, attention_bias: q?, past_key: q?, past_value: q?, past_length: i32?,"
+		" beam_width: i32?, cache_indirection: i32?, bias: q?) {mask_filter_value: float = -10000,"
+		" num_heads: int, output_qk: int = 0, past_present_share_buffer: int = 0, scale: float = 0}"
+		" -> y, present_key?, present_value?, qk?",
 		build_decoder_masked, "attention of one new token a row, with beams"),
 	BUILD("decoder_masked_self_attention", MS("DecoderMaskedSelfAttention"), 1,
 		"(x: float, w: x, bias: x, mask_index: i32?, past: x, attention_bias: x?,"

@@ -455,7 +455,8 @@ const Op ops_contrib_fused[] = {
 		"convolution and an activation"),
 	BUILD("fused_gemm", MS("FusedGemm"), 1,
 	"(a: float, b: a, c: a?) {activation: str?, activation_alpha: float?,"
-		" activation_beta: float?, activation_gamma: float?, alpha: float = 1, beta: float = 1, transA: int = 0,"
+		" activation_beta: float?, activation_gamma: float?, alpha: float = 1, beta: float = 1,"
+		" transA: int = 0,"
 		" transB: int = 0} -> y", build_fused_gemm, "Gemm and an activation"),
 	BUILD("fused_matmul_activation", MS("FusedMatMulActivation"), 1,
 		"(a: float, b: a) {activation: str, activation_alpha: float?, activation_axis: int?,"

@@ -262,7 +262,8 @@ group_args(Build *b, Group *g, int64_t *heads, int64_t *kv)
 	if (!*heads || !*kv)
 		return false;
 	if (rank_of(in[0]) != 3 || !in[1] != !in[2] || !in[3] != !in[4])
-		return fail(b, "query must have 3 dimensions; key with value, past_key with past_value") != NULL;
+		return fail(b, "query must have 3 dimensions; key with value, past_key with past_value")
+			!= NULL;
 	if (attr_int(b, "sliding_window_cache"))
 		return unsupported(b, "sliding caches") != NULL;
 	if (rank_of(in[5]) > 2 || (in[10] && rank_of(in[10]) != 4) || (in[11] && rank_of(in[11]) != 1))
@@ -572,17 +573,19 @@ build_dynamic_sparse(Build *b)
 const Op ops_contrib_group[] = {
 	BUILD("group_query_attention", MS("GroupQueryAttention"), 1,
 	"(q: float, k: q?, v: q?, past_key: float|i8|u8?, past_value: past_key?,"
-		" seqlens: i32, total: i32, cos: q?, sin: q?, position_ids: i64?, attention_bias: q?, head_sink: q?,"
-		" k_scale: f32?, v_scale: f32?, q_norm: q?, k_norm: q?) {causal: int = 1, do_rotary: int = 0, k_quant_type: str?,"
-		" kv_cache_bit_width: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int,"
-		" qk_norm_epsilon: float = 1e-6, qk_output: int = 0, rotary_interleaved: int = 0, scale: float = 0,"
-		" sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0, v_quant_type: str?}"
-		" -> y, present_key?, present_value?, qk?", build_group_query,
+		" seqlens: i32, total: i32, cos: q?, sin: q?, position_ids: i64?, attention_bias: q?,"
+		" head_sink: q?, k_scale: f32?, v_scale: f32?, q_norm: q?, k_norm: q?) {causal: int = 1,"
+		" do_rotary: int = 0, k_quant_type: str?, kv_cache_bit_width: int = 0, kv_num_heads: int,"
+		" local_window_size: int = -1, num_heads: int, qk_norm_epsilon: float = 1e-6,"
+		" qk_output: int = 0, rotary_interleaved: int = 0, scale: float = 0,"
+		" sliding_window_cache: int = 0, smooth_softmax: int = -1, softcap: float = 0,"
+		" v_quant_type: str?} -> y, present_key?, present_value?, qk?", build_group_query,
 		"attention with a cache of keys shared by heads"),
 	BUILD("sparse_attention", MS("SparseAttention"), 1,
 	"(q: float, k: q?, v: q?, past_key: q, past_value: q, rows: i32,"
-		" columns: i32, total: i32, lengths: i32, cos: q?, sin: q?) {do_rotary: int = 0, kv_num_heads: int, num_heads: int,"
-		" rotary_interleaved: int = 0, scale: float = 0, sparse_block_size: int} -> y, present_key, present_value",
+		" columns: i32, total: i32, lengths: i32, cos: q?, sin: q?) {do_rotary: int = 0,"
+		" kv_num_heads: int, num_heads: int, rotary_interleaved: int = 0, scale: float = 0,"
+		" sparse_block_size: int} -> y, present_key, present_value",
 		build_sparse_attention, "causal attention to listed blocks of a cache of keys"),
 	BUILD("dynamic_sparse_attention", MS("DynamicSparseAttention"), 1,
 		"(q: float, k: q?, v: q?, past_key: q?, past_value: q?, auxiliary_key: q?,"

@@ -408,9 +408,12 @@ const Op ops_contrib_mixed[] = {
 		"t = matmul(p, q); alpha == 1 ? t : t * alpha", "alpha a b, a given as a sparse tensor"),
 	BUILD("qembed_layer_normalization", MS("QEmbedLayerNormalization"), 1,
 	"(ids: i32, segments: i32?, words: i8|u8,"
-		" positions: words, segment_table: words?, gamma: words, beta: words, mask: i32?, words_scale: f32,"
-		" positions_scale: f32, segment_scale: f32?, gamma_scale: f32, beta_scale: f32, words_zero: words,"
-		" positions_zero: words, segment_zero: words?, gamma_zero: words, beta_zero: words) {epsilon: float = 1e-12}"
+		" positions: words, segment_table: words?, gamma: words, beta: words, mask: i32?,"
+		" words_scale: f32,"
+		" positions_scale: f32, segment_scale: f32?, gamma_scale: f32, beta_scale: f32,"
+		" words_zero: words,"
+		" positions_zero: words, segment_zero: words?, gamma_zero: words, beta_zero: words)"
+		" {epsilon: float = 1e-12}"
 		" -> y, mask_index", build_qembed, "layer norm of summed quantized embeddings"),
 	{0}
 };

@@ -335,21 +335,28 @@ build_qmoe(Build *b)
 	return mixture(&q, l[0], l[1], l[2]);
 }
 
-#define ACTIVATION "activation_alpha: float = 1, activation_beta: float = 0, activation_type: str = \"relu\""
+#define ACTIVATION "activation_alpha: float = 1, activation_beta: float = 0," \
+	" activation_type: str = \"relu\""
 
 const Op ops_contrib_moe[] = {
 	BUILD("moe", MS("MoE"), 1,
 		"(x: float, router: x, fc1: x, bias1: x?, fc2: x, bias2: x?, fc3: x?, bias3: x?)"
 		" {" ACTIVATION ", k: int = 1,"
-		" normalize_routing_weights: int = 0, swiglu_fusion: int = 0, swiglu_limit: float?, use_sparse_mixer: int = 0}"
+		" normalize_routing_weights: int = 0, swiglu_fusion: int = 0, swiglu_limit: float?,"
+		" use_sparse_mixer: int = 0}"
 		" -> y", build_moe, "each token through its likeliest experts"),
 	BUILD("qmoe", MS("QMoE"), 1,
 	"(x: float, router: x, fc1: u8|f8e4m3fn, scales1: float?, bias1: x?, fc2: fc1,"
-		" scales2: float?, bias2: x?, fc3: fc1?, scales3: float?, bias3: x?, zeros1: u8?, zeros2: u8?, zeros3: u8?,"
-		" router_weights: x?, global1: f32?, global2: f32?, act1: f32?, act2: f32?, act_block1: float?, act_block2: float?)"
-		" {accuracy_level: int = 0, " ACTIVATION ", block_size: int = 0, expert_weight_bits: int = 4,"
-		" fc1_expert_weight_bits: int?, fc2_expert_weight_bits: int?, fc3_expert_weight_bits: int?, k: int = 1,"
-		" normalize_routing_weights: int = 0, quant_type: str = \"int\", swiglu_fusion: int = 0, swiglu_limit: float?,"
+		" scales2: float?, bias2: x?, fc3: fc1?, scales3: float?, bias3: x?, zeros1: u8?,"
+		" zeros2: u8?, zeros3: u8?,"
+		" router_weights: x?, global1: f32?, global2: f32?, act1: f32?, act2: f32?,"
+		" act_block1: float?, act_block2: float?)"
+		" {accuracy_level: int = 0, " ACTIVATION ", block_size: int = 0,"
+		" expert_weight_bits: int = 4,"
+		" fc1_expert_weight_bits: int?, fc2_expert_weight_bits: int?, fc3_expert_weight_bits: int?,"
+		" k: int = 1,"
+		" normalize_routing_weights: int = 0, quant_type: str = \"int\", swiglu_fusion: int = 0,"
+		" swiglu_limit: float?,"
 		" use_sparse_mixer: int = 0, weights_prepacked: int = -1} -> y", build_qmoe,
 		"each token through its likeliest experts, whose weights are quantized"),
 	{0}

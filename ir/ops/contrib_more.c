@@ -300,7 +300,8 @@ const Op ops_contrib_more[] = {
 	ELEM("gated_add", MS("GatedAdd"), 1, "(x: float, y: x, gate: x) {} -> z", "x + y * gate",
 	"x + y gate"),
 	COMP("scaled_silu", MS("ScaledSiLU"), 1, "(x: float, scale: float?) {alpha: float = 1} -> y",
-		"f = acc(x); s = has(scale) ? f * cast(scale, type(f)) : f * alpha; z = cast(s, type(x)); z * sigmoid(z)",
+		"f = acc(x); s = has(scale) ? f * cast(scale, type(f)) : f * alpha; z = cast(s, type(x));"
+		" z * sigmoid(z)",
 		"silu of a scaled operand"),
 	BUILD("gated_rms_norm", MS("GatedRMSNorm"), 1,
 	"(x: float, scale: x, gate: x) {activation: str = \"silu\","
@@ -316,26 +317,31 @@ const Op ops_contrib_more[] = {
 		"decay and update rate of linear attention"),
 	BUILD("ms_linear_attention", MS("LinearAttention"), 1,
 	"(q: float, k: q, v: q, past_state: float?, decay: q?, beta: q?)"
-		" {chunk_size: int = 64, kv_num_heads: int, q_num_heads: int, scale: float = 0, state_window: int = 0,"
+		" {chunk_size: int = 64, kv_num_heads: int, q_num_heads: int, scale: float = 0,"
+		" state_window: int = 0,"
 		" update_rule: str = \"gated_delta\"} -> y, present_state", build_linear_attention,
 		"attention by a recurrent state"),
 	BUILD("ms_causal_conv_with_state", MS("CausalConvWithState"), 1,
 	"(x: float, w: x, bias: x?, past_state: x?)"
-		" {activation: str = \"none\", channels_last: int = 0, dilation: int = 1, ndim: int = 1, state_window: int = 0}"
+		" {activation: str = \"none\", channels_last: int = 0, dilation: int = 1, ndim: int = 1,"
+		" state_window: int = 0}"
 		" -> y, present_state", build_causal_conv, "causal depthwise convolution"),
 	BUILD("unfold_tensor", MS("UnfoldTensor"), 1,
 	"(x: any) {dim: int = -1, size: int, step: int = 1} -> y", build_unfold,
 		"all slices of a size along a dimension"),
 	BUILD("gather_block_quantized", MS("GatherBlockQuantized"), 1,
 	"(x: u8|i4|u4|i8, indices: idx, scales: float, zeros: x?)"
-		" {bits: int = 4, block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1} -> y",
+		" {bits: int = 4, block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1} ->"
+		" y",
 		build_gather_block_quantized, "slices of a table of few bits"),
 	COMP("ms_qlinear_conv", MS("QLinearConv"), 1,
 	"(x: i8|u8, x_scale: f32, x_zero: x, w: i8|u8, w_scale: f32,"
-		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {auto_pad: str = \"NOTSET\", channels_last: int = 0,"
+		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {auto_pad: str = \"NOTSET\","
+		" channels_last: int = 0,"
 		" dilations: ints?, group: int = 1, kernel_shape: ints?, pads: ints?, strides: ints?} -> y",
 		"v = channels_last ? transpose(x, perm=[0, 3, 1, 2]) : x;"
-		"q = qlinear_conv(v, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias, auto_pad=auto_pad,"
+		"q = qlinear_conv(v, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias,"
+		" auto_pad=auto_pad,"
 		" dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides);"
 		"channels_last ? transpose(q, perm=[0, 2, 3, 1]) : q", "quantized convolution"),
 	{0}

@@ -483,7 +483,8 @@ build_fp8_weight(Build *b)
 const Op ops_contrib_nbits[] = {
 	BUILD("matmul_nbits", MS("MatMulNBits"), 1,
 	"(a: float, b: u8, scales: a, zeros: u8|float?, g_idx: i32?, bias: a?)"
-		" {K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0} -> y",
+		" {K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int,"
+		" weight_prepacked: int = 0} -> y",
 		build_matmul_nbits, "product with weights of few bits"),
 	BUILD("matmul_bnb4", MS("MatMulBnb4"), 1,
 	"(x: float, w: u8, absmax: x) {K: int, N: int, block_size: int, quant_type: int,"

@@ -157,13 +157,13 @@ build_mrotary(Build *b)
 const Op ops_contrib_rotary[] = {
 	BUILD("mrotary_embedding", MS("MRotaryEmbedding"), 1,
 	"(x: float, position_ids: i64, cos: x, sin: x) {interleaved: int = 0,"
-		" is_packed_batching: int = 0, mrope_layout: int = 0, mrope_section: ints, num_heads: int = 0,"
-		" rotary_embedding_dim: int = 0, scale: float = 1} -> y", build_mrotary,
+		" is_packed_batching: int = 0, mrope_layout: int = 0, mrope_section: ints,"
+		" num_heads: int = 0, rotary_embedding_dim: int = 0, scale: float = 1} -> y", build_mrotary,
 		"pairs of elements turned by three streams of positions"),
 	BUILD("ms_rotary_embedding", MS("RotaryEmbedding"), 1,
 	"(x: float, position_ids: i64, cos: x, sin: x)"
-		" {interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0,"
-		" scale: float = 1} -> y", build_ms_rotary,
+		" {interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0,"
+		" rotary_embedding_dim: int = 0, scale: float = 1} -> y", build_ms_rotary,
 		"pairs of elements turned by the angle of their position"),
 	{0}
 };

@@ -624,7 +624,8 @@ const Op ops_contrib_tokens[] = {
 		"hashes of each token's n-grams"),
 	BUILD("varlen_ngram_hash_mapping", MS("VarlenNGramHashMapping"), 1,
 	"(ids: idx, multipliers: ids, vocab_sizes: ids,"
-		" ends: i32, past_ids: ids?, head_offsets: ids?, eos: ids?, segment_ids: i32?, past_segment_ids: i32?,"
+		" ends: i32, past_ids: ids?, head_offsets: ids?, eos: ids?, segment_ids: i32?,"
+		" past_segment_ids: i32?,"
 		" capture_count: i32?) {" GRAMS ", state_update_capacity: int = 0}"
 		" -> y, present_ids?, present_segment_ids?, state_update?", build_varlen_ngram_hash,
 		"hashes of n-grams in sequences one after the other"),

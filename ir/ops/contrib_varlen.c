@@ -72,8 +72,9 @@ varlen_conv_args(Build *b, Rows *r, int64_t *dilation)
 	if (rank_of(in[0]) != 2 || rank_of(in[1]) != 3 || rank_of(in[2]) != 1 || rank_of(in[4]) != 3
 	 || (in[3] && rank_of(in[3]) != 1) || (in[5] && rank_of(in[5]) != 1))
 		return fail(b, "the operands have unfit dimensions") != NULL;
-	if (*dilation < 1 || *dilation > 1 << 20 || most < 0 || most > 8 || (most > 0) != (in[5] != NULL))
-		return fail(b, "dilation is %lld; capture_count goes with a state_update_capacity of 1 to 8",
+	if (*dilation < 1 || *dilation > 1 << 20 || most < 0 || most > 8 || !most != !in[5])
+		return fail(b, "dilation is %lld; capture_count goes with a state_update_capacity of"
+			" 1 to 8",
 			(long long)*dilation) != NULL;
 	C = dim_of(in[0], 1);
 	*r = (Rows){.tokens = dim_of(in[0], 0), .batch = dim_of(in[4], 0), .ends = in[2]};

@@ -545,7 +545,8 @@ const Op ops_control[] = {
 		build_loop, "a graph again and again, with carried values"),
 	STRUCT("scan", "Scan", 25,
 		"(init: any*) {body: region, num_scan_inputs: int, scan_input_axes: ints?,"
-		" scan_input_directions: ints?, scan_output_axes: ints?, scan_output_directions: ints?} -> y*",
+		" scan_input_directions: ints?, scan_output_axes: ints?, scan_output_directions: ints?} ->"
+		" y*",
 		build_scan, "a graph for each slice along an axis"),
 	{0}
 };

@@ -22,7 +22,8 @@ conv_shape(Build *b, Node *x, Node *w, bool transposed, Conv *c)
 
 	*c = (Conv){.x = x, .w = w, .n = rank_of(x) - 2};
 	if (rank_of(x) < 3 || rank_of(x) != rank_of(w) || rank_of(x) + 2 > MAX_RANK) {
-		fail(b, "the operand has %d dimensions, the weights %d; both need the same number, at least 3",
+		fail(b, "the operand has %d dimensions, the weights %d; both need the same number,"
+			" at least 3",
 			rank_of(x), rank_of(w));
 		return false;
 	}
@@ -651,7 +652,8 @@ const Op ops_conv[] = {
 		"convolution of bytes less their zero points"),
 	BUILD("qlinear_conv", "QLinearConv", 10,
 	"(x: i8|u8, x_scale: f32, x_zero: x, w: i8|u8, w_scale: f32,"
-		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {" CONV ", pads: ints?, strides: ints?} -> y",
+		" w_zero: w, y_scale: f32, y_zero: i8|u8, bias: i32?) {" CONV ", pads: ints?,"
+		" strides: ints?} -> y",
 		build_qlinear_conv, "quantized convolution"),
 	BUILD("conv_transpose", "ConvTranspose", 22,
 	"(x: float, w: x, bias: x?) {" CONV ", output_padding: ints?,"
@@ -663,7 +665,8 @@ const Op ops_conv[] = {
 		"transposed convolution, its pads an operand"),
 	BUILD("deform_conv", "DeformConv", 22,
 	"(x: float, w: x, offset: x, bias: x?, mask: x?) {dilations: ints?,"
-		" group: int = 1, kernel_shape: ints?, offset_group: int = 1, pads: ints?, strides: ints?} -> y",
+		" group: int = 1, kernel_shape: ints?, offset_group: int = 1, pads: ints?, strides: ints?}"
+		" -> y",
 		build_deform_conv, "convolution that samples at learned offsets"),
 	{0}
 };

@@ -668,7 +668,8 @@ build_gradient(Build *b)
 	axes_new(m, rank_of(y), y->type->dims, axes);
 	add_piece(&g, y, t_tensor(m, rank_of(y), axes, x_int(m, dtype_of(y), 1)));
 	for (i = n; i-- > 0 && !g.failed;)
-		if (map_get(&g.pieces, list[i]) && map_get(&g.depends, list[i]) && !is_variable(&g, list[i]))
+		if (map_get(&g.pieces, list[i]) && map_get(&g.depends, list[i]) 
+		 && !is_variable(&g, list[i]))
 			back(&g, list[i]);
 	for (i = 0; i < b->nout && !g.failed; i++)
 		out[i] = summed(&g, g.x[i]);

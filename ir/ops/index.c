@@ -72,7 +72,8 @@ tuple_length(Build *b, Node *at, int most, int rank)
 	}
 	if (!is_int(last, &k)) {
 		if (rank < 0) {
-			unsupported(b, "the last dimension of indices settles the result's rank and is known only at run time;"
+			unsupported(b, "the last dimension of indices settles the result's rank and is known"
+				" only at run time;"
 				" fix it with --shape%s", inputs_named(b, at));
 			return -1;
 		}
@@ -428,7 +429,8 @@ const Op ops_index[] = {
 		"(x: any, indices: i64, updates: x) {reduction: str = \"none\"} -> y",
 		build_scatter_nd, "a copy with slices replaced at index tuples"),
 	BUILD("tensor_scatter",  "TensorScatter",   24,
-		"(past: any, update: past, write_indices: i64?) {axis: int = -2, mode: str = \"linear\"} -> present",
+		"(past: any, update: past, write_indices: i64?) {axis: int = -2, mode: str = \"linear\"} ->"
+		" present",
 		build_tensor_scatter, "a cache with a sequence written into it"),
 	BUILD("max_unpool",      "MaxUnpool",       22,
 		"(x: float, indices: i64, output_shape: i64?)"

@@ -203,14 +203,16 @@ const Op ops_loss[] = {
 	"(x: float, target: idx, weight: x?)"
 		" {ignore_index: int?, reduction: str = \"mean\"} -> loss, log_prob?",
 		"p = log_softmax(x, axis=1);"
-		"negative_log_likelihood_loss(p, target, weight, ignore_index=ignore_index, reduction=reduction), p",
+		"negative_log_likelihood_loss(p, target, weight, ignore_index=ignore_index,"
+		" reduction=reduction), p",
 		"negative log likelihood of softmax"),
 	BUILD("adagrad", "ai.onnx.preview.training:Adagrad", 1,
 	TRAIN " {decay_factor: float = 0, epsilon: float = 1e-6,"
 		" norm_coefficient: float = 0} -> y*", build_adagrad, "a step of Adagrad"),
 	BUILD("adam", "ai.onnx.preview.training:Adam", 1,
 	TRAIN " {alpha: float = 0.9, beta: float = 0.999,"
-		" epsilon: float = 1e-6, norm_coefficient: float = 0, norm_coefficient_post: float = 0} -> y*", build_adam,
+		" epsilon: float = 1e-6, norm_coefficient: float = 0, norm_coefficient_post: float = 0} ->"
+		" y*", build_adam,
 		"a step of Adam"),
 	BUILD("momentum", "ai.onnx.preview.training:Momentum", 1,
 	TRAIN " {alpha: float, beta: float, mode: str,"

@@ -722,9 +722,11 @@ const Op ops_ml[] = {
 		build_feature_vectorizer, "columns side by side"),
 	BUILD("label_encoder", "ai.onnx.ml:LabelEncoder", 4,
 	"(x: num|string) {default_float: float = -0.0,"
-		" default_int64: int = -1, default_string: str = \"_Unused\", default_tensor: tensor?, keys_floats: floats?,"
-		" keys_int64s: ints?, keys_strings: strs?, keys_tensor: tensor?, values_floats: floats?, values_int64s: ints?,"
-		" values_strings: strs?, values_tensor: tensor?} -> y", build_label_encoder,
+		" default_int64: int = -1, default_string: str = \"_Unused\", default_tensor: tensor?,"
+		" keys_floats: floats?,"
+		" keys_int64s: ints?, keys_strings: strs?, keys_tensor: tensor?, values_floats: floats?,"
+		" values_int64s: ints?, values_strings: strs?, values_tensor: tensor?} -> y",
+		build_label_encoder,
 		"values by keys"),
 	BUILD("category_mapper", "ai.onnx.ml:CategoryMapper", 1,
 	"(x: string|i64) {cats_int64s: ints?, cats_strings: strs?,"
@@ -748,7 +750,8 @@ const Op ops_ml[] = {
 		"linear regression"),
 	BUILD("linear_classifier", "ai.onnx.ml:LinearClassifier", 1,
 	"(x: " ML_NUM ") {classlabels_ints: ints?,"
-		" classlabels_strings: strs?, coefficients: floats, intercepts: floats?, multi_class: int = 0, " POST "} -> y, z",
+		" classlabels_strings: strs?, coefficients: floats, intercepts: floats?,"
+		" multi_class: int = 0, " POST "} -> y, z",
 		build_linear_classifier, "linear classification: labels, scores"),
 	{0}
 };

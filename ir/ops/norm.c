@@ -357,7 +357,8 @@ const Op ops_norm[] = {
 		"f = acc(x); n = p == 1 ? reduce_l1(f, [axis]) : p == 2 ? reduce_l2(f, [axis])"
 		" : pow(reduce_sum(pow(abs(f), p), [axis]), 1 / cast(p, type(f)));"
 		" cast(n == 0 ? 0 : f / n, type(x))", "divided by its norm along an axis"),
-	BUILD("lrn", "LRN", 13, "(x: float) {alpha: float = 0.0001, beta: float = 0.75, bias: float = 1, size: int} -> y",
+	BUILD("lrn", "LRN", 13, "(x: float) {alpha: float = 0.0001, beta: float = 0.75,"
+		" bias: float = 1, size: int} -> y",
 		build_lrn, "divided by a power of the squares of neighbouring channels"),
 	{0}
 };

@@ -9,17 +9,24 @@ extern const Op ops_elementwise[], ops_shape[], ops_move[], ops_index[], ops_ord
 	ops_norm[], ops_quant[], ops_rnn[], ops_attention[], ops_loss[], ops_signal[], ops_ml[],
 	ops_svm[], ops_trees[], ops_contrib[], ops_contrib_attention[], ops_contrib_fused[],
 	ops_contrib_group[], ops_contrib_rotary[], ops_contrib_packed[], ops_contrib_decoder[],
-	ops_contrib_nbits[], ops_contrib_ordered[], ops_contrib_paged[], ops_contrib_varlen[], ops_sequence[], ops_text[], ops_contrib_more[],
-	ops_contrib_moe[], ops_contrib_tokens[], ops_contrib_mixed[], ops_matrix[], ops_attn_lstm[],
-	ops_search[], ops_gradient[];
+	ops_contrib_nbits[], ops_contrib_ordered[], ops_contrib_paged[], ops_contrib_varlen[],
+	ops_sequence[], ops_text[], ops_contrib_more[], ops_contrib_moe[], ops_contrib_tokens[],
+	ops_contrib_mixed[], ops_matrix[], ops_attn_lstm[], ops_search[], ops_gradient[];
 
 /* A family is a table of these, ended by {0}. Columns: IR name, ONNX name, newest since_version. */
-#define ELEM(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_ELEM, sig, body, NULL, doc, O_GRAPH, NULL, NULL}
-#define COMP(name, onnx, since, sig, body, doc)  {name, onnx, since, ROW_COMP, sig, body, NULL, doc, O_GRAPH, NULL, NULL}
-#define BUILD(name, onnx, since, sig, fn, doc)   {name, onnx, since, ROW_INDEX, sig, NULL, fn, doc, O_GRAPH, NULL, NULL}
-#define STRUCT(name, onnx, since, sig, fn, doc)  {name, onnx, since, ROW_STRUCT, sig, NULL, fn, doc, O_GRAPH, NULL, NULL}
+#define ROW(kind, name, onnx, since, sig, body, fn, doc) \
+	{name, onnx, since, kind, sig, body, fn, doc, O_GRAPH, NULL, NULL}
+#define ELEM(name, onnx, since, sig, body, doc) \
+	ROW(ROW_ELEM, name, onnx, since, sig, body, NULL, doc)
+#define COMP(name, onnx, since, sig, body, doc) \
+	ROW(ROW_COMP, name, onnx, since, sig, body, NULL, doc)
+#define BUILD(name, onnx, since, sig, fn, doc) \
+	ROW(ROW_INDEX, name, onnx, since, sig, NULL, fn, doc)
+#define STRUCT(name, onnx, since, sig, fn, doc) \
+	ROW(ROW_STRUCT, name, onnx, since, sig, NULL, fn, doc)
 /* By routines of the runtime, on the host of every target: what is no array of numbers. */
-#define HOST(name, onnx, since, sig, fn, doc)    {name, onnx, since, ROW_HOST, sig, NULL, fn, doc, O_GRAPH, NULL, NULL}
+#define HOST(name, onnx, since, sig, fn, doc) \
+	ROW(ROW_HOST, name, onnx, since, sig, NULL, fn, doc)
 
 /*
  * The axes an operator works on, from an operand known at run time or an attribute: on[d] is a bool
@@ -86,7 +93,8 @@ Node *places_of(Build *, Node *n, Node *axis, Node *mark);
 Node *running(Build *, Comb, Node *x, int axis, bool exclusive, bool reverse);
 
 /* random.c */
-/* The generator's start (ir/README.md): from a tensor's element, the attribute or the node's place. */
+/* The generator's start (ir/README.md): from a tensor's element, the attribute or the node's
+ * place. */
 Node *random_seed(Build *, Node *given);
 /* d[batch, n]: classes drawn by log-odds [batch, classes]; the draws' places begin at `first`. */
 Node *classes_drawn(Build *, Node *odds, int64_t n, Node *seed, Node *first, DType d);
@@ -110,7 +118,7 @@ const Attr *with_int(Build *, const Attr *list, const char *name, int64_t);
 const Attr *with_float(Build *, const Attr *list, const char *name, double);
 Node *call2(Build *, const char *name, Node *x, Node *y);  /* NULL where x or y is */
 Node *as_type(Module *, Node *x, DType);                 /* x itself where it has the type */
-Node *as_float(Module *, Node *e);                         /* a scalar as f32, or f64 if it is one */
+Node *as_float(Module *, Node *e);                       /* a scalar as f32, or f64 if it is one */
 
 /* contrib_more.c */
 /* An element of quantized data as i32; bytes hold `per` of

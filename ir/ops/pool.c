@@ -361,7 +361,8 @@ build_max_roi_pool(Build *b)
 	return t_tensor(m, 4, axes, x_select(m, any, e, x_int(m, d, 0)));
 }
 
-#define WINDOW "auto_pad: str = \"NOTSET\", ceil_mode: int = 0, dilations: ints?, kernel_shape: ints"
+#define WINDOW "auto_pad: str = \"NOTSET\", ceil_mode: int = 0, dilations: ints?," \
+	" kernel_shape: ints"
 
 const Op ops_pool[] = {
 	BUILD("max_pool", "MaxPool", 22,

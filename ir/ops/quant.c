@@ -130,7 +130,8 @@ build_dequantize(Build *b)
 
 const Op ops_quant[] = {
 	BUILD("quantize_linear", "QuantizeLinear", 28, "(x: float|i32, scale: float|i32, zero: num?)"
-		" {axis: int = 1, block_size: int = 0, output_dtype: int = 0, precision: int = 0, saturate: int = 1} -> y",
+		" {axis: int = 1, block_size: int = 0, output_dtype: int = 0, precision: int = 0,"
+		" saturate: int = 1} -> y",
 		build_quantize, "x / scale rounded, plus the zero point"),
 	BUILD("dequantize_linear", "DequantizeLinear", 28, "(x: " Q_TYPES ", scale: float, zero: x?)"
 		" {axis: int = 1, block_size: int = 0, output_dtype: int = 0} -> y",

@@ -255,7 +255,8 @@ build_log_sum_exp(Build *b)
 	return t_tensor(m, a.nout, a.out, x_cast(m, d, x_add(m, t, x1(m, O_LOG, e))));
 }
 
-#define RED(types) "(x: " types ", axes: i64?) {keepdims: int = 1, noop_with_empty_axes: int = 0} -> y"
+#define RED(types) "(x: " types ", axes: i64?) {keepdims: int = 1, noop_with_empty_axes: int = 0}" \
+	" -> y"
 
 const Op ops_reduce[] = {
 	BUILD("reduce_sum",  "ReduceSum",  13, RED("num"), build_sum,  "sum over axes"),

@@ -772,7 +772,8 @@ build_grid_sample(Build *b)
 	return t_tensor(m, rank, axes, x_cast(m, d, v));
 }
 
-/* Where element `axis` of its axis lies in [-1, 1]. Half types round as the function's body does. */
+/* Where element `axis` of its axis lies in [-1, 1]. Half types round as the function's body
+ * does. */
 static Node *
 axis_place(Module *m, Node *axis, DType d, bool corners)
 {

@@ -1,8 +1,8 @@
 /*
  * Recurrent operators: a core loop over the time steps whose body computes the new states from the
- * old ones. What the inputs give to the gates is one contraction for all steps, before the loop. Both
- * directions take one loop, whose states have an axis for them: half the steps, and threads share
- * the directions out.
+ * old ones. What the inputs give to the gates is one contraction for all steps, before the loop.
+ * Both directions take one loop, whose states have an axis for them: half the steps, and threads
+ * share the directions out.
  */
 #include <string.h>
 #include <strings.h>
@@ -228,7 +228,8 @@ static Node *
 float_input(Rnn *r, int dir)
 {
 	Module *m = r->b->m;
-	Node *all[4], **ax = all + r->both, *i = x_axis(m, r->I), *d = rnn_direction(r, dir, all), *e, *t,
+	Node *all[4], **ax = all + r->both, *i = x_axis(m, r->I), *d = rnn_direction(r, dir, all), *e,
+		*t,
 		*bias;
 	int n = 3 + r->both;
 
@@ -627,7 +628,8 @@ build_rnn(Build *b)
 }
 
 #define RNN_IN "(x: float, w: x, r: x, bias: x?, sequence_lens: i32?, initial_h: x?"
-#define RNN_ACT "activation_alpha: floats?, activation_beta: floats?, activations: strs?, clip: float?," \
+#define RNN_ACT "activation_alpha: floats?, activation_beta: floats?, activations: strs?," \
+	" clip: float?," \
 	" direction: str = \"forward\", hidden_size: int?"
 
 const Op ops_rnn[] = {

@@ -83,7 +83,8 @@ operand(Build *b, const char *name)
 static bool
 is_tensor(const Node *t, DType d, int rank)
 {
-	return t && t->type->kind == T_TENSOR && (d == DT_NONE || dtype_of(t) == d) && rank_of(t) == rank;
+	return t && t->type->kind == T_TENSOR && (d == DT_NONE || dtype_of(t) == d)
+		&& rank_of(t) == rank;
 }
 
 /* The importer makes regions right; a text may hold any. */
@@ -105,7 +106,8 @@ fit_regions(Search *s)
 		ok = (rank == 4 || rank == 5) && is_tensor(dec->results[1 + i], dtype_of(p), rank)
 			&& is_tensor(first->results[2 + i], dtype_of(p), rank);
 	}
-	return ok || fail(b, "its decoder does not give logits and a past for each past it takes") != NULL;
+	return ok || fail(b, "its decoder does not give logits and a past for each past it takes")
+		!= NULL;
 }
 
 static bool
@@ -132,14 +134,16 @@ open_search(Build *b, Search *s)
 	*s = (Search){.b = b, .min_length = operand(b, "min_length"),
 		.kept = operand(b, "num_return_sequences"), .length_penalty = operand(b, "length_penalty"),
 		.repetition = operand(b, "repetition_penalty"), .vocab_mask = operand(b, "vocab_mask"),
-		.prefix_mask = operand(b, "prefix_vocab_mask"), .presence_mask = operand(b, "presence_mask"),
+		.prefix_mask = operand(b, "prefix_vocab_mask"),
+		.presence_mask = operand(b, "presence_mask"),
 		.temperature = operand(b, "temperature"), .seed = operand(b, "seed"),
 		.eos = attr_int(b, "eos_token_id"), .pad = attr_int(b, "pad_token_id"),
 		.ngram = attr_int(b, "no_repeat_ngram_size")};
 	if (!fit_regions(s))
 		return false;
 	if (processor && !is_intv(scalar_arg(m, processor), 0))
-		return unsupported(b, "logits_processor must be a constant 0: the rules of timestamps are not"
+		return unsupported(b, "logits_processor must be a constant 0: the rules of timestamps"
+			" are not"
 			" published") != NULL;
 	z = search_sizes(m, b->op, b->nin, b->in);
 	s->batch = z.batch;
@@ -153,7 +157,8 @@ open_search(Build *b, Search *s)
 	logits = b->regions[1]->results[1];
 	s->vocab = vocab > 0 ? x_idx(m, vocab) : dim_of(logits, 2);
 	if (vocab > 0)
-		require(m, x_le(m, s->vocab, dim_of(logits, 2)), b->loc, "vocab_size is %lld, the logits have"
+		require(m, x_le(m, s->vocab, dim_of(logits, 2)), b->loc,
+			"vocab_size is %lld, the logits have"
 			" %s", (long long)vocab, expr_print(m, dim_of(logits, 2)));
 	penalty = s->length_penalty ? s->length_penalty : s->repetition;
 	s->d = penalty ? dtype_of(penalty) : dtype_of(logits);
@@ -298,7 +303,8 @@ search(Build *b, const Kind *k)
 	for (i = 1; i < w.states; i++)
 		init[n++] = w.state[i];
 	trips = x_addi(m, x_sub(m, w.s.length, w.s.prompt), -1);
-	loop = loop_build(b, t_scalar_expr(m, DT_I64, trips), any_left(&w.s, w.state[1]), n, init, body);
+	loop = loop_build(b, t_scalar_expr(m, DT_I64, trips), any_left(&w.s, w.state[1]), n, init,
+		body);
 	if (!loop)
 		return NULL;
 	w.state[SEQUENCES] = t_result(m, loop, 0);
@@ -491,7 +497,8 @@ picked(const Search *s, const Offer *o)
 {
 	Module *m = s->b->m;
 	Node *two = x_muli(m, s->beams, 2), *ax[2] = {x_axis(m, s->batch), x_axis(m, two)},
-		*i = x_axis(m, two), *before, *one = x_int(m, DT_I64, 1), *none = x_int(m, DT_I64, 0), *j, *e;
+		*i = x_axis(m, two), *before, *one = x_int(m, DT_I64, 1), *none = x_int(m, DT_I64, 0),
+		*j, *e;
 
 	e = x_and(m, x_lt(m, i, ax[1]), x_not(m, offered_ends(s, o, ax[0], i)));
 	before = t_tensor(m, 2, ax, x_reduce(m, COMB_SUM, 1, &i, x_select(m, e, one, none)));
@@ -529,7 +536,8 @@ add_hypotheses(Search *s, Node **state, Node *other, Node *beam)
 	at = x_cast(m, DT_INDEX, x_read(m, best.places, ax));
 	k = x_sub(m, at, s->beams);
 	from = x_cast(m, DT_INDEX, x_read(m, beam, (Node *[]){ax[0], k}));
-	e = x_select(m, x_lt(m, at, s->beams), x_read(m, state[HYPOTHESES], (Node *[]){ax[0], at, ax[2]}),
+	e = x_select(m, x_lt(m, at, s->beams),
+		x_read(m, state[HYPOTHESES], (Node *[]){ax[0], at, ax[2]}),
 		x_read(m, state[SEQUENCES], (Node *[]){row(s, ax[0], from), ax[2]}));
 	state[HYPOTHESES] = t_tensor(m, 3, ax, e);
 	state[HYPOTHESIS_SCORES] = best.scores;
@@ -711,7 +719,8 @@ build_beam(Build *b)
 	static const Kind k = {beam_states, true, beam_begin, beam_step, beam_finish};
 
 	if (attr_int(b, "decoder_output_cross_qk"))
-		return unsupported(b, "decoder_output_cross_qk: the products of cross attention are defined only"
+		return unsupported(b, "decoder_output_cross_qk: the products of cross attention are"
+			" defined only"
 			" by kernels for CUDA");
 	return search(b, &k);
 }
@@ -721,15 +730,18 @@ build_beam(Build *b)
 	" eos_token_id: int, pad_token_id: int, no_repeat_ngram_size: int = 0, vocab_size: int = -1"
 #define BEAM_IN "max_length: i32, min_length: i32?, num_beams: i32, num_return_sequences: i32," \
 	" length_penalty: f32|f16?, repetition_penalty: f32|f16?, vocab_mask: i32?," \
-	" prefix_vocab_mask: i32?, attention_mask: i32?, decoder_input_ids: i32?, logits_processor: i32?"
+	" prefix_vocab_mask: i32?, attention_mask: i32?, decoder_input_ids: i32?," \
+	" logits_processor: i32?"
 #define GREEDY_IN "(input_ids: i32, max_length: i32, min_length: i32?, repetition_penalty: f32?," \
 	" vocab_mask: i32?, prefix_vocab_mask: i32?, attention_mask: i32?"
 
 const Op ops_search[] = {
 	STRUCT("greedy_search", MS("GreedySearch"), 1,
-		GREEDY_IN ") {" GRAPHS ", model_type: int = 0} -> y*", build_greedy, "the most likely next token, again and again"),
+		GREEDY_IN ") {" GRAPHS ", model_type: int = 0} -> y*", build_greedy,
+		"the most likely next token, again and again"),
 	STRUCT("sampling", MS("Sampling"), 1,
-		GREEDY_IN ", presence_mask: i32?, seed: i32?) {" GRAPHS ", model_type: int = 0, custom: int = 0,"
+		GREEDY_IN ", presence_mask: i32?, seed: i32?) {" GRAPHS ", model_type: int = 0,"
+		" custom: int = 0,"
 		" filter_value: float = -1e20, min_tokens_to_keep: int = 0, presence_penalty: float = 0,"
 		" temperature: float = 1, top_p: float = 0} -> y*",
 		build_sampling, "a next token drawn from the likely ones, again and again"),
@@ -740,7 +752,8 @@ const Op ops_search[] = {
 		", cross_qk_layer_head: i32?, extra_decoding_ids: i32?, temperature: f32|f16?) {" GRAPHS
 		", model_type: int = 2, early_stopping: int = 0, decoder_output_cross_qk: int = 0,"
 		" translate_token_id: int?, no_speech_token_id: int = -1, transcribe_token_id: int?,"
-		" start_of_lm_token_id: int?, no_timestamps_token_id: int?, beginning_timestamp_token_id: int?}"
+		" start_of_lm_token_id: int?, no_timestamps_token_id: int?,"
+		" beginning_timestamp_token_id: int?}"
 		" -> y*", build_beam, "a beam search after an encoder of sound"),
 	{0}
 };

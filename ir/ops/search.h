@@ -11,7 +11,8 @@
  */
 typedef struct Search {
 	Build *b;
-	Node *min_length, *kept, *length_penalty, *repetition, *vocab_mask, *prefix_mask, *presence_mask,
+	Node *min_length, *kept, *length_penalty, *repetition, *vocab_mask, *prefix_mask,
+		*presence_mask,
 		*temperature, *seed;
 	Node *batch, *beams, *rows, *prompt, *length, *vocab;
 	Node *ids;             /* [batch, prompt] i32 */

@@ -84,7 +84,8 @@ search_scores(Search *s, const Round *q, Node *sequences, bool logs)
 {
 	Module *m = s->b->m;
 	Node *logits = last_logits(s, q), *ax[2], *r, *v, *e, *p, *seen, *again,
-		*lowest = x_flt(m, DT_F32, -FLT_MAX), *zero = x_int(m, DT_F32, 0), *none = x_int(m, DT_I32, 0);
+		*lowest = x_flt(m, DT_F32, -FLT_MAX), *zero = x_int(m, DT_F32, 0),
+		*none = x_int(m, DT_I32, 0);
 
 	if (logs && !(logits = call(s->b, "log_softmax", 1, &logits, "axis=-1")))
 		return NULL;

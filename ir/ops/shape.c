@@ -422,7 +422,8 @@ build_squeeze(Build *b)
 		left -= !axes && is_intv(gone[d], 1);
 		if (!axes && !is_intv(dim_of(x, d), 1))
 			require(m, x_ne(m, dim_of(x, d), x_idx(m, 1)), b->loc,
-				"dimension %d is 1 and would be dropped; a program for that needs it fixed with --shape", d);
+				"dimension %d is 1 and would be dropped;"
+				" a program for that needs it fixed with --shape", d);
 	}
 	if (!axes)
 		return drop_axes(b, gone, left);

@@ -213,7 +213,8 @@ build_mel(Build *b)
 }
 
 const Op ops_signal[] = {
-	BUILD("dft", "DFT", 20, "(x: float, length: idx?, axis: i64?) {inverse: int = 0, onesided: int = 0} -> y", build_dft,
+	BUILD("dft", "DFT", 20, "(x: float, length: idx?, axis: i64?) {inverse: int = 0,"
+		" onesided: int = 0} -> y", build_dft,
 		"discrete Fourier transform"),
 	BUILD("stft", "STFT", 17,
 	"(x: float, step: idx, window: x?, length: step?) {onesided: int = 1} -> y", build_stft,

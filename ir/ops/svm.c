@@ -401,12 +401,15 @@ build_svm_classifier(Build *b)
 const Op ops_svm[] = {
 	BUILD("svm_regressor", "ai.onnx.ml:SVMRegressor", 1,
 		"(x: " ML_NUM ") {coefficients: floats?, kernel_params: floats?,"
-		" kernel_type: str = \"LINEAR\", n_supports: int = 0, one_class: int = 0, " POST ", rho: floats?,"
+		" kernel_type: str = \"LINEAR\", n_supports: int = 0, one_class: int = 0, " POST ","
+		" rho: floats?,"
 		" support_vectors: floats?} -> y", build_svm_regressor, "support vector regression"),
 	BUILD("svm_classifier", "ai.onnx.ml:SVMClassifier", 1,
 	"(x: " ML_NUM ") {classlabels_ints: ints?,"
-		" classlabels_strings: strs?, coefficients: floats?, kernel_params: floats?, kernel_type: str = \"LINEAR\", " POST ","
-		" prob_a: floats?, prob_b: floats?, rho: floats?, support_vectors: floats?, vectors_per_class: ints?} -> y, z",
+		" classlabels_strings: strs?, coefficients: floats?, kernel_params: floats?,"
+		" kernel_type: str = \"LINEAR\", " POST ","
+		" prob_a: floats?, prob_b: floats?, rho: floats?, support_vectors: floats?,"
+		" vectors_per_class: ints?} -> y, z",
 		build_svm_classifier, "support vector classification: labels, scores"),
 	{0}
 };

@@ -462,8 +462,8 @@ const Op ops_text[] = {
 		"the pixels of a picture in a file"),
 	STRUCT("tf_idf_vectorizer", "TfIdfVectorizer", 9,
 	"(x: string|i32|i64) {max_gram_length: int, max_skip_count: int,"
-		" min_gram_length: int, mode: str, ngram_counts: ints, ngram_indexes: ints, pool_int64s: ints?,"
-		" pool_strings: strs?, weights: floats?} -> y", build_tf_idf,
+		" min_gram_length: int, mode: str, ngram_counts: ints, ngram_indexes: ints,"
+		" pool_int64s: ints?, pool_strings: strs?, weights: floats?} -> y", build_tf_idf,
 		"how often n-grams stand in a sequence"),
 	{0}
 };

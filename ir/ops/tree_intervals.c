@@ -277,7 +277,8 @@ make_groups(Intervals *v)
 	for (j--; j > 0; j = best[j].from / step) {
 		v->group[v->ngroups++] = best[j];
 		bytes += best[j].bytes;
-		if (best[j].nfeatures == 0 || v->list->f->ntargets * best[j].width > MAX_WEIGHTS / best[j].leaves)
+		if (best[j].nfeatures == 0
+		 || v->list->f->ntargets * best[j].width > MAX_WEIGHTS / best[j].leaves)
 			return false;
 	}
 	return bytes <= MAX_TABLES;
@@ -424,7 +425,8 @@ count_rows(const Intervals *v, const Feature *f, int64_t row, int32_t *of)
 static Tables
 make_tables(Module *m, Intervals *v, const Group *g)
 {
-	int64_t *row = NEWN(m, int64_t, v->nfeatures), dims[2] = {g->nfeatures, counts_of(v)}, k, i, n = 0,
+	int64_t *row = NEWN(m, int64_t, v->nfeatures), dims[2] = {g->nfeatures, counts_of(v)}, k, i,
+		n = 0,
 		at = 0;
 	Data *which = data_new(m, DT_I32, dims[0], NULL),
 		*rows = data_new(m, DT_I32, dims[0] * dims[1], NULL);
@@ -472,7 +474,8 @@ key_table(Module *m, const Intervals *v)
 static Node *
 pivot_table(Module *m, const Intervals *v, Node *keys)
 {
-	int64_t b = block_of(v->most), n = blocks_of(v->most), dims[2] = {v->nfeatures, in_lines(n)}, k, i;
+	int64_t b = block_of(v->most), n = blocks_of(v->most), dims[2] = {v->nfeatures, in_lines(n)}, k,
+		i;
 	Data *d = data_new(m, v->c, dims[0] * dims[1], NULL);
 
 	for (k = 0; k < dims[0]; k++)
@@ -513,7 +516,8 @@ static Node *
 cut_counts(Module *m, const Intervals *v, Node *x)
 {
 	int64_t b = block_of(v->most), n = blocks_of(v->most);
-	Node *keys = key_table(m, v), *dims[2] = {dim_of(x, 0), x_idx(m, v->nfeatures)}, *axes[2], *at[3],
+	Node *keys = key_table(m, v), *dims[2] = {dim_of(x, 0), x_idx(m, v->nfeatures)}, *axes[2],
+		*at[3],
 		*block = NULL, *e;
 
 	axes_new(m, 2, dims, axes);

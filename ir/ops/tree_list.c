@@ -106,7 +106,8 @@ fill_rows(Layout *y, const int64_t *target, int64_t n, int64_t *count)
 Layout
 lay_rows(Module *m, const int64_t *target, int64_t n, int64_t ntargets)
 {
-	Layout y = {.rows = ntargets, .row = NEWN(m, int64_t, n + 1), .column = NEWN(m, int64_t, n + 1)};
+	Layout y = {.rows = ntargets, .row = NEWN(m, int64_t, n + 1),
+		.column = NEWN(m, int64_t, n + 1)};
 	int64_t *count = NEWN(m, int64_t, ntargets), i;
 
 	for (i = 0; i < n; i++)

@@ -136,7 +136,8 @@ lay_parts(const Masks *k, int64_t *length)
 	Layout y;
 
 	for (i = 0; i < k->nparts; i++)
-		target[i] = leaves_target(k->list, k->parts[i].leaf, k->parts[i].leaf + k->parts[i].nleaves);
+		target[i] = leaves_target(k->list, k->parts[i].leaf,
+			k->parts[i].leaf + k->parts[i].nleaves);
 	y = lay_rows(m, target, k->nparts, k->f->ntargets);
 	for (i = 0; i < k->nparts; i++) {
 		c = &length[y.column[i]];

@@ -767,27 +767,33 @@ build_tree_classifier(Build *b)
 }
 
 #define NAMED "nodes_falsenodeids: ints?, nodes_featureids: ints?, nodes_hitrates: floats?," \
-	" nodes_hitrates_as_tensor: tensor?, nodes_missing_value_tracks_true: ints?, nodes_modes: strs?," \
-	" nodes_nodeids: ints?, nodes_treeids: ints?, nodes_truenodeids: ints?, nodes_values: floats?," \
+	" nodes_hitrates_as_tensor: tensor?, nodes_missing_value_tracks_true: ints?," \
+	" nodes_modes: strs?," \
+	" nodes_nodeids: ints?, nodes_treeids: ints?, nodes_truenodeids: ints?," \
+	" nodes_values: floats?," \
 	" nodes_values_as_tensor: tensor?, post_transform: str = \"NONE\""
 #define BASE "base_values: floats?, base_values_as_tensor: tensor?, "
 #define ML_NUM "f32|f64|i64|i32"
 
 const Op ops_trees[] = {
 	BUILD("tree_ensemble_regressor", "ai.onnx.ml:TreeEnsembleRegressor", 5, "(x: " ML_NUM ")"
-		" {aggregate_function: str = \"SUM\", " BASE "n_targets: int?, " NAMED ", target_ids: ints?, target_nodeids: ints?,"
+		" {aggregate_function: str = \"SUM\", " BASE "n_targets: int?, " NAMED ","
+		" target_ids: ints?, target_nodeids: ints?,"
 		" target_treeids: ints?, target_weights: floats?, target_weights_as_tensor: tensor?} -> y",
 		build_tree_regressor, "regression by trees"),
 	BUILD("tree_ensemble_classifier", "ai.onnx.ml:TreeEnsembleClassifier", 5, "(x: " ML_NUM ")"
-		" {" BASE "class_ids: ints?, class_nodeids: ints?, class_treeids: ints?, class_weights: floats?,"
-		" class_weights_as_tensor: tensor?, classlabels_int64s: ints?, classlabels_strings: strs?, " NAMED "} -> y, z",
+		" {" BASE "class_ids: ints?, class_nodeids: ints?, class_treeids: ints?,"
+		" class_weights: floats?,"
+		" class_weights_as_tensor: tensor?, classlabels_int64s: ints?, classlabels_strings: strs?, "
+			NAMED "} -> y, z",
 		build_tree_classifier, "classification by trees: labels, scores"),
 	BUILD("tree_ensemble", "ai.onnx.ml:TreeEnsemble", 5,
 	"(x: float) {aggregate_function: int = 1, leaf_targetids: ints,"
-		" leaf_weights: tensor, membership_values: tensor?, n_targets: int?, nodes_falseleafs: ints,"
-		" nodes_falsenodeids: ints, nodes_featureids: ints, nodes_hitrates: tensor?,"
-		" nodes_missing_value_tracks_true: ints?, nodes_modes: tensor, nodes_splits: tensor, nodes_trueleafs: ints,"
-		" nodes_truenodeids: ints, post_transform: int = 0, tree_roots: ints} -> y",
+		" leaf_weights: tensor, membership_values: tensor?, n_targets: int?,"
+		" nodes_falseleafs: ints, nodes_falsenodeids: ints, nodes_featureids: ints,"
+		" nodes_hitrates: tensor?, nodes_missing_value_tracks_true: ints?, nodes_modes: tensor,"
+		" nodes_splits: tensor, nodes_trueleafs: ints, nodes_truenodeids: ints,"
+		" post_transform: int = 0, tree_roots: ints} -> y",
 		build_tree_ensemble,
 		"trees given by arrays"),
 	{0}
