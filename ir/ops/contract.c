@@ -206,6 +206,10 @@ expect_shape(Build *b, const char *what, Node *t, int rank, Node *const *want)
 {
 	int i;
 
+	if (rank_of(t) < rank) {
+		fail(b, "%s has %d dimensions, must have %d", what, rank_of(t), rank);
+		return;
+	}
 	for (i = 0; i < rank; i++)
 		expect_dim(b, what, dim_of(t, i), want[i], false);
 }

@@ -353,6 +353,9 @@ norm_heads(Build *b, Node *q, Node *k, Att *a)
 		return fail(b, "the norms of queries and keys must be given together") != NULL;
 	if (!q)
 		return true;
+	if (rank_of(q) != 1 || rank_of(k) != 1)
+		return fail(b, "the norms have %d and %d dimensions, must have 1", rank_of(q), rank_of(k))
+			!= NULL;
 	expect_shape(b, "the norm of queries", q, 1, (Node *[]){dim_of(a->q, 3)});
 	expect_shape(b, "the norm of keys", k, 1, (Node *[]){dim_of(a->k, 3)});
 	a->q = call_result(b, "rms_normalization", 2, (Node *[]){a->q, q}, eps, 0);
@@ -507,6 +510,8 @@ dynamic_args(Build *b, Group *g, Att *a)
 		.sinks = in[16], .smooth = attr_int(b, "smooth_softmax") == 1, .causal = true, .window = -1,
 		.turned = attr_int(b, "rotary_offset")};
 	expect_dim(b, "seqlens_k", n, B, false);
+	if ((g->ids && rank_of(g->ids) != 2) || (g->sinks && rank_of(g->sinks) != 1))
+		return fail(b, "position_ids or head_sink have unfit dimensions") != NULL;
 	if (g->ids)
 		expect_shape(b, "position_ids", g->ids, 2, (Node *[]){B, g->S});
 	if (g->sinks)

@@ -316,6 +316,8 @@ delta_decay(Build *b, const Delta *d)
 	}
 	if (!qwen)
 		return g;
+	if (rank_of(in[7]) != 1 || rank_of(in[8]) != 1)
+		return fail(b, "a_log and dt_bias must have 1 dimension");
 	for (int i = 7; i < 9; i++)
 		expect_shape(b, "a_log or dt_bias", in[i], 1, &d->HV);
 	axes_new(m, 2, g->type->dims, ax);
@@ -331,8 +333,11 @@ delta_beta(Build *b, const Delta *d)
 {
 	Module *m = b->m;
 	const char *act = attr_str(b, "beta_activation");
-	Node *x = as_rows(m, b->in[5], 1);
+	Node *x = b->in[5];
 
+	if (rank_of(x) != (rank_of(b->in[0]) == (b->in[1] ? 4 : 3) ? 3 : 2))
+		return fail(b, "beta has %d dimensions", rank_of(x));
+	x = as_rows(m, x, 1);
 	if (strcmp(act, "none") && strcmp(act, "sigmoid"))
 		return fail(b, "beta_activation \"%s\" is not known", act);
 	expect_shape(b, "beta", x, 2, (Node *[]){d->rows.tokens, d->HV});

@@ -102,7 +102,7 @@ Node *classes_drawn(Build *, Node *odds, int64_t n, Node *seed, Node *first, DTy
 /* contract.c */
 /* Requires that a dimension is what it must be; may_be_one: or 1. */
 void expect_dim(Build *, const char *what, Node *have, Node *want, bool may_be_one);
-/* ranks are equal */
+/* Its first dimensions; a t of a lower rank is an error. */
 void expect_shape(Build *, const char *what, Node *t, int rank, Node *const *want);
 /* half types accumulate in f32, bytes in i32 */
 DType acc_type(DType);
