@@ -25,7 +25,7 @@ static const struct { OpCode op; double plain, special; } costs[] = {
 	{O_EX2, 0, 1}, {O_SIN_FAR, 200, 0}, {O_COS_FAR, 200, 0}, {O_TAN_FAR, 200, 1},
 };
 
-enum { MAX_LANES = 64, SECTOR = 32, BANKS = 32, MAX_PHASES = 64, MAX_SAMPLE = 256 };
+enum { MAX_LANES = 64, MOST_BYTES = 16, SECTOR = 32, BANKS = 32, MAX_PHASES = 64, MAX_SAMPLE = 256 };
 
 /* Two warps stand for all: the first, and one in the middle. */
 enum { WARPS = 2 };
@@ -159,16 +159,16 @@ distinct(int64_t *v, int n)
 	return k;
 }
 
-/* n accesses of size bytes: the blocks of `unit` bytes they touch. */
+/* n accesses of size bytes, at most MOST_BYTES: the blocks of `unit` bytes they touch. */
 static int
 units_touched(const int64_t *at, int n, int size, int unit)
 {
-	int64_t v[MAX_LANES * 5];
+	int64_t v[MAX_LANES * (MOST_BYTES + 1)];
 	int i, k = 0;
 	int64_t u;
 
 	for (i = 0; i < n; i++)
-		for (u = at[i] / unit; u <= (at[i] + size - 1) / unit && k < MAX_LANES * 5; u++)
+		for (u = at[i] / unit; u <= (at[i] + size - 1) / unit; u++)
 			v[k++] = u;
 	return distinct(v, k);
 }
@@ -323,7 +323,7 @@ reach(Count *c, const Node *buffer, Node *const *idx)
 	if (as_vector(c, e)) {
 		times /= (double)value(c, c->vector->in[0]).i;
 		bytes = size * (int)value(c, c->vector->in[0]).i;
-		bytes = bytes > 16 ? 16 : bytes;
+		bytes = bytes > MOST_BYTES ? MOST_BYTES : bytes;
 	}
 	reach_lanes(c, buffer, e, bytes, times);
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include "sched.h"
 
-enum { MOST = 256, ACROSS = 32, SHARED_MAX = 47 * 1024, REGISTERS = 64, MAX_KEPT = 32 };
+enum { MOST = 256, ACROSS = 32, SECTOR = 32, SHARED_MAX = 47 * 1024, REGISTERS = 64, MAX_KEPT = 32 };
 
 /* The axes of a loop along the row, those of extent 1 left out. */
 typedef struct Loop { Node *axes[MAX_RANK * 2]; int n; } Loop;
@@ -46,6 +46,7 @@ typedef struct Row {
 	Node *inside;          /* is there such a row? NULL: surely */
 	/* reads by the direction of their neighbours: along the row, across rows */
 	int neighbours[2];
+	int bytes;             /* of the smallest element read across */
 	Kept kept[MAX_KEPT];
 	int nkept;
 	Map elsewhere;         /* members that are read otherwise than by own elements */
@@ -308,7 +309,7 @@ static void
 count_directions(Row *q, const Loop *l, Node *e)
 {
 	Node **list, *c, *outer = q->outer[q->g->nouter - 1];
-	int i, k, n;
+	int i, k, n, size;
 
 	list = topo_scalar(e, &n);
 	for (i = 0; i < n; i++) {
@@ -319,7 +320,11 @@ count_directions(Row *q, const Loop *l, Node *e)
 		if (k == l->n)
 			continue;
 		c = elem_stride(q->kb, list[i], outer);
-		q->neighbours[1] += c && is_intv(c, 1);
+		if (c && is_intv(c, 1)) {
+			size = dtypes[storage_type(dtype_of(list[i]->in[0]))].bits / 8;
+			q->bytes = !q->bytes || size < q->bytes ? size : q->bytes;
+			q->neighbours[1]++;
+		}
 		c = elem_stride(q->kb, list[i], l->axes[l->n - 1]);
 		q->neighbours[0] += c && is_intv(c, 1);
 	}
@@ -375,7 +380,8 @@ choose_along(Row *q)
 	}
 }
 
-/* Up to ACROSS threads a row; false if rows are better taken along. */
+/* Up to ACROSS threads a row, so many rows that they read whole sectors; false if rows are better
+ * taken along. */
 static bool
 choose_across(Row *q)
 {
@@ -386,7 +392,8 @@ choose_across(Row *q)
 	each_loop(q, count_directions);
 	if (q->neighbours[1] <= q->neighbours[0])
 		return false;
-	for (q->width = 1; q->width < n && q->width < ACROSS; q->width *= 2)
+	for (q->width = 1; q->width < n && q->width < ACROSS
+		&& MOST / (2 * q->width) * q->bytes >= SECTOR; q->width *= 2)
 		;
 	q->rows = MOST / q->width;
 	q->lanes = 1;

@@ -22,8 +22,8 @@ def save(path, node, shapes):
     onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9), path)
 
 
-def profile(tcc, path, *options):
-    r = subprocess.run([tcc, "profile", path, "--target", "sm_80", "--json", *options],
+def profile(tcc, path, *options, target="sm_80"):
+    r = subprocess.run([tcc, "profile", path, "--target", target, "--json", *options],
                        capture_output=True, text=True)
     if r.returncode:
         raise SystemExit(f"exit {r.returncode}: {r.stdout}{r.stderr}")
@@ -59,6 +59,21 @@ def counted(node, shapes):
     return check
 
 
+def whole(tcc, tmp):
+    """Whole sectors and no conflicts where warps have 64 threads too, of halves; and of a few pixels' channels."""
+    cases = {"product": (h.make_node("MatMul", ["a", "b"], ["y"]), {"a": [256, 128], "b": [128, 256]}),
+             "means": (h.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0), {"x": [1, 49, 2048]})}
+    for name, (node, shapes) in cases.items():
+        graph = h.make_graph([node], "g", [h.make_tensor_value_info(n, P.FLOAT16, s) for n, s in shapes.items()],
+                             [h.make_empty_tensor_value_info("y")], [h.make_tensor("axes", P.INT64, [1], [1])])
+        onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 18)], ir_version=9), f"{tmp}/p.onnx")
+        for target in "sm_80", "gfx942":
+            k = profile(tcc, f"{tmp}/p.onnx", target=target)[0]
+            if k["sector_ratio"] > 1.1 or k["wavefront_ratio"] > 1.05:
+                return f"{name} on {target}: {k}"
+    return None
+
+
 def unknown(tcc, tmp):
     """Sizes are not guessed."""
     save(f"{tmp}/p.onnx", h.make_node("Relu", ["x"], ["y"]), {"x": ["n", 8]})
@@ -71,6 +86,7 @@ def unknown(tcc, tmp):
 CHECKS = {
     "large": large,
     "unknown": unknown,
+    "whole": whole,
     "transpose": counted(h.make_node("Transpose", ["x"], ["y"], perm=[1, 0]), {"x": [128, 256]}),
     "pool": counted(h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2]), {"x": [1, 8, 32, 64]}),
     "softmax": counted(h.make_node("Softmax", ["x"], ["y"]), {"x": [32, 1024]}),
