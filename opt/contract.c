@@ -714,6 +714,16 @@ tile_units(Module *m, const Contraction *c, Node *rows)
 	return x_ceildiv(m, x_muli(m, x_max(m, rows, x_idx(m, WAITING_ROWS)), c->nr), x_idx(m, 4));
 }
 
+/* Rows of the lower tile, if there may be few more rows than the tile has: one and a bit waste half. */
+static int
+lower_tile(Module *m, const Contraction *c, Node *extent)
+{
+	int64_t v;
+
+	return c->unit || c->recurs || c->mr < MIN_ROWS || is_int(extent, &v)
+		|| least_extent(m, extent) >= 2 * c->mr ? 0 : c->mr * 2 / 3;
+}
+
 Kernel *
 contract_cpu(Sched *s, Group *g)
 {
@@ -747,7 +757,8 @@ contract_cpu(Sched *s, Group *g)
 		unit_rows(&c, tl.m ? const_or(u.extent, 0) : 1);
 	else if (tl.m && const_or(u.extent, c.mr) < c.mr)
 		c.mr = (int)const_or(u.extent, 1);
-	u.tiles = tl.m ? x_ceildiv(m, u.extent, x_idx(m, c.mr)) : x_idx(m, 1);
+	c.low = tl.m ? lower_tile(m, &c, u.extent) : 0;
+	u.tiles = tl.m ? row_tiles_of(m, &c, u.extent) : x_idx(m, 1);
 	w = walk_of(&kb, &nest, &c, tl.m, u.tiles);
 	w.panel = tl.m && spells_panels(s, &w, &c, &u);
 	units = w.panel ? w.block ? x_ceildiv(m, w.rows, w.size) : x_idx(m, 1) : w.rows;

@@ -95,6 +95,7 @@ typedef struct Contraction {
 	bool swapped;          /* b is the product's first operand */
 	Node *n; int nred; Node *red[MAX_RANK];
 	int nr, mr;            /* register tile: columns, rows */
+	int low;               /* rows of a lower one for row counts that it fits better; 0: there is none */
 	bool streams;          /* b comes from memory in each run, for few rows */
 	const char *key;       /* of the decision of the tile; NULL: nothing is tuned */
 	bool tuned;            /* the tile is a tuning file's */
@@ -282,6 +283,8 @@ typedef struct Tile {
 
 Node *tile_row(Tile *, Node *i);   /* the row axis' value for the tile's row i */
 
+/* How many tiles tile_rows makes of that many rows. */
+Node *row_tiles_of(Module *, const Contraction *, Node *extent);
 /* The tile's columns from n0 on for rows number mt * mr and on, of `extent` rows. */
 void tile_rows(Tile *, Region *, Node *mt, Node *extent);
 

@@ -604,12 +604,48 @@ each_number(Tile *t, Node *extent, int most)
 	return r;
 }
 
+/* Do lower tiles waste less on so many rows? A tile takes as long as its rows and one more. */
+static Node *
+takes_low(Module *m, const Contraction *c, Node *extent)
+{
+	Node *low = x_muli(m, x_ceildiv(m, extent, x_idx(m, c->low)), c->low + 1),
+		*high = x_muli(m, x_ceildiv(m, extent, x_idx(m, c->mr)), c->mr + 1);
+
+	return x_and(m, x_le(m, x_idx(m, c->low), extent), x_lt(m, low, high));
+}
+
+Node *
+row_tiles_of(Module *m, const Contraction *c, Node *extent)
+{
+	Node *high = x_ceildiv(m, extent, x_idx(m, c->mr));
+
+	if (!c->low)
+		return high;
+	return x_select(m, takes_low(m, c, extent), x_ceildiv(m, extent, x_idx(m, c->low)), high);
+}
+
+/* Tile mt of so many rows, of which there are enough: the last one ends at the last row. */
+static Region *
+full_rows(Tile *t, Node *mt, Node *extent, int rows)
+{
+	Module *m = t->kb->m;
+	Region *r = region_new(m, NULL);
+	int mr = t->c->mr;
+
+	t->c->mr = t->rows = rows;
+	t->m0 = l_let(m, r, x_min(m, x_muli(m, mt, rows), x_addi(m, extent, -rows)));
+	columns(t, r);
+	t->c->mr = mr;
+	return r;
+}
+
 void
 tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 {
 	Module *m = t->kb->m;
 	int mr = t->c->mr, half = 1;
 	Region *few, *many;
+	Node *enough;
 	int64_t v;
 
 	if (!t->m) {
@@ -624,10 +660,7 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 		columns(t, r);
 		return;
 	}
-	many = region_new(m, NULL);
-	t->rows = mr;
-	t->m0 = l_let(m, many, x_min(m, x_muli(m, mt, mr), x_addi(m, extent, -mr)));
-	columns(t, many);
+	many = full_rows(t, mt, extent, mr);
 	if (t->c->unit) {
 		l_when(m, r, x_le(m, x_idx(m, mr), extent), many, some_rows(t, extent, t->c->rt));
 		return;
@@ -639,6 +672,11 @@ tile_rows(Tile *t, Region *r, Node *mt, Node *extent)
 	}
 	if (!t->c->recurs && t->c->streams && mr > 2)
 		few = either(m, x_le(m, extent, x_idx(m, half)), few, some_rows(t, extent, mr));
-	l_when(m, r, x_le(m, x_idx(m, t->c->streams ? mr + 1 : mr), extent), many, few);
+	enough = x_le(m, x_idx(m, t->c->streams ? mr + 1 : mr), extent);
+	if (t->c->low)
+		l_when(m, r, takes_low(m, t->c, extent), full_rows(t, mt, extent, t->c->low),
+			either(m, enough, many, few));
+	else
+		l_when(m, r, enough, many, few);
 }
 
