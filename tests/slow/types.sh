@@ -16,7 +16,7 @@ Col2Im-T-(bool|string|complex)                       not summed
 (ai_onnx_mlImputer|ai_onnx_mlLabelEncoder|ai_onnx_mlOneHotEncoder|TfIdfVectorizer)-  attributes say the type
 com_microsoft(Unique-T-complex|FusedGemm-T-u?int)    without a kernel anywhere
 com_microsoftGridSample-T1-(u?int|bool|string|complex)  the grid has the type as well
-com_microsoftGroupQueryAttention-T_CACHE-(u?int8|float)  a quantized cache needs scales, another has none
+com_microsoftGroupQueryAttention-T_CACHE-(u?int8|b?float)  a quantized cache needs scales, another has none
 com_microsoftQLinearConcat-TV-                       the types of a triple differ
 EOM
 sed 's/  .*//; s/^/^/; s/ *$//' "$t/refused" >"$t/patterns"
