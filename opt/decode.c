@@ -119,9 +119,8 @@ run_in(Module *m, Node *e, Node *axis)
 		return run;
 	list = topo_scalar(e, &n);
 	for (i = 0, run = 0; i < n; i++)
-		if (list[i]->code == O_FLOORDIV && list[i]->in[0] == axis && is_int(list[i]->in[1],
-			&by)
-		 && (!run || run == by)) {
+		if (list[i]->code == O_FLOORDIV && list[i]->in[0] == axis
+		 && is_int(list[i]->in[1], &by) && (!run || run == by)) {
 			map_put(&map, list[i], x_idx(m, 0));
 			run = by;
 		}
@@ -309,13 +308,13 @@ make_statistics(Cut *c)
 	Map map = {0};
 
 	own_axes(c, &map, axes);
-	c->max = t_tensor(m, c->nouter + 1, axes, x_reduce(m, COMB_MAX, 1, &k, score_at(c, axes,
-		k)));
+	c->max = t_tensor(m, c->nouter + 1, axes,
+		x_reduce(m, COMB_MAX, 1, &k, score_at(c, axes, k)));
 	map_free(&map);
 	own_axes(c, &map, axes);
 	k = x_axis(m, c->size);
-	c->sum = t_tensor(m, c->nouter + 1, axes, x_reduce(m, COMB_SUM, 1, &k, weight_at(c, axes,
-		k)));
+	c->sum = t_tensor(m, c->nouter + 1, axes,
+		x_reduce(m, COMB_SUM, 1, &k, weight_at(c, axes, k)));
 	map_free(&map);
 }
 
@@ -370,8 +369,8 @@ combine(const Cut *c)
 	if (!is_intv(none, 0))                       /* 0 / 1 where there are no keys */
 		e = x_add(m, e, x_select(m, none, x_int(m, DT_F32, 1), x_int(m, DT_F32, 0)));
 	e = attention_scaled(m, c->a, combined(c, c->total, top), e, top);
-	return t_tensor(m, rank_of(out), out->in, subst1(m, out->in[out->nin - 1], c->a->reduce,
-		e));
+	e = subst1(m, out->in[out->nin - 1], c->a->reduce, e);
+	return t_tensor(m, rank_of(out), out->in, e);
 }
 
 static void
@@ -526,9 +525,8 @@ decode_node(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	Decode *q = ctx;
 	Node *t, *r;
 
-	if (n->code != O_TENSOR || !stands_alone(q, n) || (t = rebuild_node(m, n, in,
-		done))->code != O_TENSOR
-	 || !(r = cut_keys(q, t)))
+	if (n->code != O_TENSOR || !stands_alone(q, n)
+	 || (t = rebuild_node(m, n, in, done))->code != O_TENSOR || !(r = cut_keys(q, t)))
 		return NULL;
 	r->loc = n->loc;
 	return r;

@@ -5,9 +5,9 @@
  * Three phases, between barriers. Scores: `deep` threads share a key's depth, in pieces of vectors
  * side by side, so that a warp reads whole sectors; of the queries, in shared memory, each
  * multiplies its places for all rows, and folds. Softmax: a warp a row, its scores read twice from
- * shared memory. Values: threads side by side have a key's columns in vectors, teams of them keys in
- * turn, whose sums are added in the teams' order. All loads of some keys are made before the first
- * is used.
+ * shared memory. Values: threads side by side have a key's columns in vectors, teams of them keys
+ * in turn, whose sums are added in the teams' order. All loads of some keys are made before the
+ * first is used.
  */
 #include <stdlib.h>
 #include "sched.h"
@@ -26,14 +26,13 @@ typedef struct Dec {
 	KeyParts p;
 	int warp, warps;
 	int vec, deep, pieces; /* of a key: elements of a vector, threads, vectors of a thread */
-	int wide, across, teams;   /* of the values: elements of a vector, threads of a key,
-		keys at once */
+	int wide, across, teams;   /* of values: of a vector, threads of a key, keys at once */
 	int64_t most;          /* keys of a part, at most, as buffers have them */
 	Node *outer[MAX_RANK]; /* of the block: first value of each outer axis */
 	Node *depth;           /* stands for the flat place in the depth */
 	Node *count;           /* keys of the part */
-	Node *queries, *sums, *exps, *totals;   /* shared: [rows][depth], [rows][keys] twice,
-		[teams][rows * columns] */
+	/* shared: [rows][depth]; [rows][keys]; the same; [teams][rows * columns] */
+	Node *queries, *sums, *exps, *totals;
 } Dec;
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -50,8 +49,8 @@ outer_at(const Dec *q, int i, Node *row)
 		below *= q->p.run[k];
 	if (!row || q->p.run[i] == 1)
 		return q->outer[i];
-	return x_add(m, q->outer[i], x_mod(m, x_fdiv(m, row, x_idx(m, below)), x_idx(m,
-		q->p.run[i])));
+	row = x_mod(m, x_fdiv(m, row, x_idx(m, below)), x_idx(m, q->p.run[i]));
+	return x_add(m, q->outer[i], row);
 }
 
 /* e, over t's axes, at a row and, where t has one more axis or a sum, with `to` for it. */
@@ -105,18 +104,27 @@ unroll(Dec *q, Region *r, int64_t n, Node **axis)
 	return loop(q, r, F_UNROLL, x_idx(q->m, n), axis);
 }
 
+/* A loop over a vector of so many. */
+static Region *
+lanes(Dec *q, Region *r, int width, Node **v)
+{
+	return loop(q, r, width > 1 ? F_VECTOR : F_UNROLL, x_idx(q->m, width), v);
+}
+
 static Node *
 registers(Dec *q, Region *r, const char *name, int64_t n, int64_t width)
 {
-	return l_alloc(q->m, r, l_buffer(q->m, name, DT_F32, SP_REG, 2, (Node *[]){x_idx(q->m, n),
-		x_idx(q->m, width)}));
+	Node *ext[2] = {x_idx(q->m, n), x_idx(q->m, width)};
+
+	return l_alloc(q->m, r, l_buffer(q->m, name, DT_F32, SP_REG, 2, ext));
 }
 
 static Node *
 shared(Dec *q, const char *name, int64_t n, int64_t width)
 {
-	return gpu_shared(q->kb, &q->f, name, DT_F32, 2, (Node *[]){x_idx(q->m, n), x_idx(q->m,
-		width)});
+	Node *ext[2] = {x_idx(q->m, n), x_idx(q->m, width)};
+
+	return gpu_shared(q->kb, &q->f, name, DT_F32, 2, ext);
 }
 
 static Node *
@@ -134,8 +142,9 @@ store(const Dec *q, Region *r, Node *buffer, Node *i, Node *k, Node *v)
 static void
 add_product(const Dec *q, Region *r, Node *buffer, Node *i, Node *k, Node *a, Node *b)
 {
-	store(q, r, buffer, i, k, accumulate(q->kb, COMB_SUM, load(q, buffer, i, k), x_mul(q->m, a,
-		b)));
+	Node *sum = accumulate(q->kb, COMB_SUM, load(q, buffer, i, k), x_mul(q->m, a, b));
+
+	store(q, r, buffer, i, k, sum);
 }
 
 /* Elements of e that travel together along the axis. */
@@ -169,8 +178,8 @@ bring_queries(Dec *q)
 	place = l_let(m, put, x_mod(m, unit, x_idx(m, width)));
 	inside = x_lt(m, place, x_idx(m, q->p.depth));
 	e = x_cast(m, DT_F32, factor_at(q, q->p.ea, row, NULL, place));
-	store(q, put, q->queries, row, place, kb_emit(q->kb, put, x_select(m, inside, e, x_int(m,
-		DT_F32, 0))));
+	e = x_select(m, inside, e, x_int(m, DT_F32, 0));
+	store(q, put, q->queries, row, place, kb_emit(q->kb, put, e));
 	gpu_where(m, in, x_lt(m, unit, x_idx(m, n)), put);
 	l_barrier(m, q->f.thread);
 }
@@ -180,15 +189,14 @@ static void
 load_key(Dec *q, Region *r, Node *keys, Node *slot, Node *key, Node *piece, Node *lane)
 {
 	Module *m = q->m;
-	Node *v, *place, *e;
-	Region *in = loop(q, r, q->vec > 1 ? F_VECTOR : F_UNROLL, x_idx(m, q->vec), &v);
+	Node *v, *first, *place, *e;
+	Region *in = lanes(q, r, q->vec, &v);
 
-	place = x_add(m, x_muli(m, x_add(m, x_muli(m, piece, q->deep), lane), q->vec), v);
+	first = x_muli(m, x_add(m, x_muli(m, piece, q->deep), lane), q->vec);
+	place = x_add(m, first, v);
 	e = x_cast(m, DT_F32, factor_at(q, q->p.eb, NULL, key, place));
 	if (q->p.depth % (q->vec * q->deep * q->pieces))
-		e = x_select(m, x_lt(m, x_muli(m, x_add(m, x_muli(m, piece, q->deep), lane),
-			q->vec), x_idx(m, q->p.depth)),
-			e, x_int(m, DT_F32, 0));
+		e = x_select(m, x_lt(m, first, x_idx(m, q->p.depth)), e, x_int(m, DT_F32, 0));
 	store(q, in, keys, slot, x_add(m, x_muli(m, piece, q->vec), v), kb_emit(q->kb, in, e));
 }
 
@@ -197,12 +205,12 @@ static void
 multiply_keys(Dec *q, Region *r, Node *keys, Node *acc, Node *lane)
 {
 	Module *m = q->m;
-	Node *piece, *row, *u, *v, *place, *own = registers(q, r, "q", 1, q->vec), *zero = x_idx(m,
-		0);
+	Node *piece, *row, *u, *v, *place, *own = registers(q, r, "q", 1, q->vec),
+		*zero = x_idx(m, 0);
 	Region *rr = unroll(q, unroll(q, r, q->pieces, &piece), q->p.rows, &row), *in;
 
 	place = x_muli(m, x_add(m, x_muli(m, piece, q->deep), lane), q->vec);
-	in = loop(q, rr, q->vec > 1 ? F_VECTOR : F_UNROLL, x_idx(m, q->vec), &v);
+	in = lanes(q, rr, q->vec, &v);
 	store(q, in, own, zero, v, load(q, q->queries, row, x_add(m, place, v)));
 	in = unroll(q, unroll(q, rr, KEYS_AHEAD, &u), q->vec, &v);
 	add_product(q, in, acc, x_add(m, x_muli(m, u, q->p.rows), row), lane, load(q, own, zero, v),
@@ -225,8 +233,8 @@ sum_keys(Dec *q)
 	acc = registers(q, q->f.block, "acc", (int64_t)KEYS_AHEAD * q->p.rows, q->deep);
 	in = loop(q, r, F_SERIAL, x_ceildiv(m, q->count, x_idx(m, all)), &step);
 	ru = unroll(q, in, KEYS_AHEAD, &u);
-	key = l_let(m, ru, x_min(m, x_add(m, x_add(m, x_muli(m, step, all), x_muli(m, u, at_once)),
-		own), last_key(q)));
+	key = x_add(m, x_add(m, x_muli(m, step, all), x_muli(m, u, at_once)), own);
+	key = l_let(m, ru, x_min(m, key, last_key(q)));
 	ru = unroll(q, ru, q->pieces, &piece);
 	load_key(q, ru, keys, u, key, piece, lane);
 	ru = unroll(q, in, (int64_t)KEYS_AHEAD * q->p.rows, &slot);
@@ -236,8 +244,7 @@ sum_keys(Dec *q)
 		slot = x_idx(m, i);
 		v = l_let(m, in, l_fold(m, COMB_SUM, acc, q->f.tid, 1, &slot));
 		put = region_new(m, NULL);
-		key = x_add(m, x_add(m, x_muli(m, step, all), x_idx(m,
-			(int64_t)(i / q->p.rows) * at_once)), own);
+		key = x_add(m, x_addi(m, x_muli(m, step, all), i / q->p.rows * at_once), own);
 		store(q, put, q->sums, x_idx(m, i % q->p.rows), key, v);
 		l_when(m, in, x_eq(m, lane, x_idx(m, 0)), put, NULL);
 	}
@@ -291,29 +298,29 @@ static void
 soften_row(Dec *q, Node *row, Node *lane)
 {
 	Module *m = q->m;
-	Node *t = q->p.score, *own = row, *e, *max, *sum, *shift, *low = x_comb_identity(m,
-		COMB_MAX, DT_F32);
+	Node *t = q->p.score, *own = row, *e, *max, *sum, *shift,
+		*low = x_comb_identity(m, COMB_MAX, DT_F32);
 	Region *r = q->f.thread, *put = region_new(m, NULL);
 	Row p;
 
 	if (q->p.rows % q->warps)
 		own = l_let(m, r, x_min(m, row, x_idx(m, q->p.rows - 1)));
 	p = open_pass(q, COMB_MAX, lane);
-	e = subst1(m, t->in[t->nin - 1], q->p.products, x_cast(m, q->p.products->type->dtype,
-		load(q, q->sums, own, p.key)));
+	e = x_cast(m, q->p.products->type->dtype, load(q, q->sums, own, p.key));
+	e = subst1(m, t->in[t->nin - 1], q->p.products, e);
 	e = l_let(m, p.in, kb_emit(q->kb, p.in, at(q, e, t, own, t->in[q->p.nouter], p.key)));
 	store(q, p.in, q->exps, row, p.key, e);
 	max = close_pass(q, &p, e);
 	shift = l_let(m, r, x_select(m, x_eq(m, max, low), x_int(m, DT_F32, 0), max));
 	p = open_pass(q, COMB_SUM, lane);
-	e = l_let(m, p.in, kb_emit(q->kb, p.in, x1(m, O_EXP, x_sub(m, load(q, q->exps, row, p.key),
-		shift))));
+	e = x1(m, O_EXP, x_sub(m, load(q, q->exps, row, p.key), shift));
+	e = l_let(m, p.in, kb_emit(q->kb, p.in, e));
 	store(q, p.in, q->exps, row, p.key, e);
 	sum = close_pass(q, &p, e);
 	store_statistic(q, put, q->p.max, own, max);
 	store_statistic(q, put, q->p.sum, own, sum);
-	l_when(m, r, x_and(m, x_eq(m, lane, x_idx(m, 0)), x_lt(m, row, x_idx(m, q->p.rows))), put,
-		NULL);
+	own = x_and(m, x_eq(m, lane, x_idx(m, 0)), x_lt(m, row, x_idx(m, q->p.rows)));
+	l_when(m, r, own, put, NULL);
 }
 
 static void
@@ -337,7 +344,7 @@ load_value(Dec *q, Region *r, Node *values, Node *slot, Node *key, Node *inside,
 	Module *m = q->m;
 	const KeyParts *p = &q->p;
 	Node *v, *e;
-	Region *in = loop(q, r, q->wide > 1 ? F_VECTOR : F_UNROLL, x_idx(m, q->wide), &v);
+	Region *in = lanes(q, r, q->wide, &v);
 
 	e = subst1(m, p->value, p->column, x_add(m, column, v));
 	e = at(q, e, p->total, NULL, p->key, key);
@@ -360,8 +367,8 @@ sum_values(Dec *q)
 	acc = registers(q, r, "sum", q->p.rows, q->wide);
 	rv = unroll(q, unroll(q, r, q->p.rows, &row), q->wide, &v);
 	store(q, rv, acc, row, v, x_int(m, DT_F32, 0));
-	in = loop(q, r, F_SERIAL, x_ceildiv(m, q->count, x_idx(m,
-		(int64_t)VALUES_AHEAD * q->teams)), &step);
+	key = x_ceildiv(m, q->count, x_idx(m, (int64_t)VALUES_AHEAD * q->teams));
+	in = loop(q, r, F_SERIAL, key, &step);
 	ru = unroll(q, in, VALUES_AHEAD, &u);
 	key = x_add(m, x_muli(m, x_add(m, x_muli(m, step, VALUES_AHEAD), u), q->teams), team);
 	inside = l_let(m, ru, x_lt(m, key, q->count));
@@ -374,10 +381,9 @@ sum_values(Dec *q)
 	store(q, rv, kept, u, x_idx(m, 0), load(q, q->exps, row, key));
 	rv = unroll(q, rv, q->wide, &v);
 	add_product(q, rv, acc, row, v, load(q, kept, u, x_idx(m, 0)), load(q, values, u, v));
-	rv = loop(q, unroll(q, put, q->p.rows, &row), q->wide > 1 ? F_VECTOR : F_UNROLL, x_idx(m,
-		q->wide), &v);
-	store(q, rv, q->totals, team, x_add(m, x_add(m, x_muli(m, row, q->p.columns), column), v),
-		load(q, acc, row, v));
+	rv = lanes(q, unroll(q, put, q->p.rows, &row), q->wide, &v);
+	column = x_add(m, x_add(m, x_muli(m, row, q->p.columns), column), v);
+	store(q, rv, q->totals, team, column, load(q, acc, row, v));
 	gpu_where(m, r, x_lt(m, team, x_idx(m, q->teams)), put);
 	l_barrier(m, r);
 }
@@ -394,9 +400,10 @@ add_teams(Dec *q)
 	int i;
 
 	unit = l_let(m, in, x_add(m, x_muli(m, step, THREADS), q->f.tid));
-	for (i = 0; i < q->teams; i++)
-		e = e ? x_add(m, e, load(q, q->totals, x_idx(m, i), unit)) : load(q, q->totals,
-			x_idx(m, i), unit);
+	for (i = 0; i < q->teams; i++) {
+		Node *part = load(q, q->totals, x_idx(m, i), unit);
+		e = e ? x_add(m, e, part) : part;
+	}
 	for (i = 0; i < q->p.nouter; i++)
 		idx[i] = outer_at(q, i, x_fdiv(m, unit, x_idx(m, q->p.columns)));
 	idx[i] = x_mod(m, unit, x_idx(m, q->p.columns));
@@ -440,6 +447,12 @@ row_slots(const Dec *q)
 	return (q->p.rows + q->warps - 1) / q->warps * q->warps;
 }
 
+static Node *
+blocks_along(const Dec *q, int i)
+{
+	return x_fdiv(q->m, dim_of(q->p.total, i), x_idx(q->m, q->p.run[i]));
+}
+
 /* The outer axes' first values, as digits of the block's number, the parts fastest. */
 static Node *
 bind_outer(Dec *q, Region *r, Node *number)
@@ -449,13 +462,14 @@ bind_outer(Dec *q, Region *r, Node *number)
 	int i;
 
 	for (i = q->p.nouter; i-- > 0;) {
-		n = x_fdiv(m, dim_of(q->p.total, i), x_idx(m, q->p.run[i]));
+		n = blocks_along(q, i);
 		blocks = x_mul(m, blocks, n);
 		if (!number)
 			continue;
 		digit = x_mod(m, number, n);
-		q->outer[i] = is_intv(n, 1) ? x_idx(m, 0) : x_muli(m, l_let(m, r, digit),
-			q->p.run[i]);
+		if (!is_intv(n, 1))
+			digit = l_let(m, r, digit);
+		q->outer[i] = x_muli(m, digit, q->p.run[i]);
 		number = x_fdiv(m, number, n);
 	}
 	return blocks;
@@ -472,14 +486,13 @@ decode_gpu(Sched *s, Group *g)
 	if (!key_parts_group(m, g, &q.p))
 		return NULL;
 	for (i = 0; i < q.p.nouter; i++)
-		q.outer[i] = x_muli(m, x_axis(m, x_fdiv(m, dim_of(q.p.total, i), x_idx(m,
-			q.p.run[i]))), q.p.run[i]);
+		q.outer[i] = x_muli(m, x_axis(m, blocks_along(&q, i)), q.p.run[i]);
 	if (!choose_shape(&q))
 		return NULL;
 	q.f = gpu_frame(&kb, bind_outer(&q, NULL, NULL), THREADS);
 	bind_outer(&q, q.f.thread, q.f.bid);
-	q.count = l_let(m, q.f.thread, kb_emit(&kb, q.f.thread, at(&q, q.p.count, q.p.total, NULL,
-		NULL, NULL)));
+	q.count = at(&q, q.p.count, q.p.total, NULL, NULL, NULL);
+	q.count = l_let(m, q.f.thread, kb_emit(&kb, q.f.thread, q.count));
 	q.queries = shared(&q, "qs", q.p.rows, (int64_t)q.vec * q.deep * q.pieces);
 	q.sums = shared(&q, "ss", q.p.rows, q.most + GAP);
 	q.exps = shared(&q, "ps", row_slots(&q), q.most + GAP);
