@@ -31,6 +31,7 @@ typedef struct Grouper {
 	Map readers;           /* tensor -> Vec of the tensors and scatters that read it */
 	Map owner;             /* symbol -> the loop or if that decides it */
 	Map place;             /* node -> its place in list, from 1 */
+	Map stated;            /* number of a kernel -> the Group that has it, as attributes say */
 	int *reach;            /* by place, as a tree of maxima: see reach_from */
 	Vec groups;
 } Grouper;
@@ -654,23 +655,20 @@ static void
 join_stated(Grouper *q, Node *t)
 {
 	int64_t kernel = stated(t, "kernel", -1), outer = stated(t, "outer", rank_of(t));
-	Group *g;
-	int i;
+	Node *number = x_idx(q->s->m, kernel);
+	Group *g = kernel >= 0 ? map_get(&q->stated, number) : NULL;
 
-	for (i = 0; kernel >= 0 && i < q->groups.n; i++) {
-		g = q->groups.at[i];
-		if (stated(g->members[0], "kernel", -1) != kernel)
-			continue;
-		if (g->n >= MAX_MEMBERS || g->nouter != outer || g->home != map_get(&q->s->home, t))
-			break;
+	if (g && g->n < MAX_MEMBERS && g->nouter == outer && g->home == map_get(&q->s->home, t)) {
 		add_member(q, g, t, (int)outer);
 		return;
 	}
-	if (kernel >= 0 && i < q->groups.n)
+	if (g)
 		diag_error(q->s->m->diag, X_INVALID, t->loc,
 			"kernel %lld: a member differs in outer axes or region, or there are over %d",
 			(long long)kernel, MAX_MEMBERS);
 	g = new_group(q, t);
+	if (kernel >= 0)
+		map_put(&q->stated, number, g);
 	g->nouter = kernel >= 0 && outer >= 0 && outer <= rank_of(t) ? (int)outer : rank_of(t);
 }
 
@@ -761,64 +759,86 @@ find_users(Grouper *q)
 		read_by_host(q, ((Require *)m->requires.at[i])->cond);
 }
 
-/* Is t computed by another group, which does not stand in the order yet? */
-static bool
-is_awaited(Grouper *q, const Group *g, const Map *done, const Node *t)
+/* Which groups wait for which: of each, in their present order, reads of groups that do not stand in the
+ * new order yet, and the groups that read it, as often as they do. */
+typedef struct Order { int *waits; Vec *readers; Map place; } Order;
+
+static void
+note_wait(Grouper *q, Order *o, int i, const Node *t)
 {
 	const Group *h = map_get(&q->group, t);
+	int k;
 
-	return h && h != g && !map_get(done, h->members[0]);
+	if (!h || h == q->groups.at[i])
+		return;
+	o->waits[i]++;
+	k = (int)(intptr_t)map_get(&o->place, h->members[0]);
+	if (k)
+		vec_push(q->s->m, &o->readers[k - 1], (void *)(intptr_t)i);
 }
 
-/* Does a member read what is awaited? */
-static bool
-is_waiting(Grouper *q, const Group *g, const Map *done)
+static void
+note_waits(Grouper *q, Order *o, int i)
 {
+	const Group *g = q->groups.at[i];
 	Node **list, *t;
-	int i, k, c, n;
-	bool yes = false;
+	int j, k, c, n;
 
-	for (i = 0; i < g->n && !yes; i++)
-		for (t = g->members[i], k = 0; k < t->nin && !yes; k++) {
+	for (j = 0; j < g->n; j++)
+		for (t = g->members[j], k = 0; k < t->nin; k++) {
 			if (!t->in[k])
 				continue;
 			if (t->in[k]->type->kind != T_SCALAR) {
-				yes = is_awaited(q, g, done, t->in[k]);
+				note_wait(q, o, i, t->in[k]);
 				continue;
 			}
 			list = topo_scalar(t->in[k], &n);
-			for (c = 0; c < n && !yes; c++)
-				yes = list[c]->code == O_READ && is_awaited(q, g, done, list[c]->in[0]);
+			for (c = 0; c < n; c++)
+				if (list[c]->code == O_READ)
+					note_wait(q, o, i, list[c]->in[0]);
 			free(list);
 		}
-	return yes;
+}
+
+static void
+take_place(Grouper *q, Order *o, int i, Vec *out)
+{
+	const Vec *v = &o->readers[i];
+	int k;
+
+	vec_push(q->s->m, out, q->groups.at[i]);
+	for (k = 0; k < v->n; k++)
+		o->waits[(intptr_t)v->at[k]]--;
 }
 
 /* Groups in an order in which each comes after what it reads. */
 static void
 sort_groups(Grouper *q)
 {
-	Group *g;
+	Module *m = q->s->m;
+	int i, n = q->groups.n, left = n, last = -1, waiting, *rest = NEWN(m, int, n + 1);
+	Order o = {.waits = NEWN(m, int, n + 1), .readers = NEWN(m, Vec, n + 1)};
 	Vec out = {0};
-	Map done = {0};
-	int i, last = -1;
 
-	/* the last member's position orders them, unless a group waits for another: then repeat */
-	while (out.n < q->groups.n && out.n != last) {
-		last = out.n;
-		for (i = 0; i < q->groups.n; i++) {
-			g = q->groups.at[i];
-			if (map_get(&done, g->members[0]) || is_waiting(q, g, &done))
-				continue;
-			vec_push(q->s->m, &out, g);
-			map_put(&done, g->members[0], g);
-		}
+	for (i = 0; i < n; i++)
+		map_put(&o.place, ((Group *)q->groups.at[i])->members[0], (void *)(intptr_t)(i + 1));
+	for (i = 0; i < n; i++) {
+		note_waits(q, &o, i);
+		rest[i] = i;
 	}
-	if (out.n < q->groups.n)
-		diag_error(q->s->m->diag, X_INVALID, NULL, "%d kernels wait for each other",
-			q->groups.n - out.n);
+	/* the last member's position orders them, unless a group waits for another: then repeat */
+	for (; left > 0 && out.n != last; left = waiting) {
+		last = out.n;
+		for (i = waiting = 0; i < left; i++)
+			if (o.waits[rest[i]])
+				rest[waiting++] = rest[i];
+			else
+				take_place(q, &o, rest[i], &out);
+	}
+	if (left > 0)
+		diag_error(m->diag, X_INVALID, NULL, "%d kernels wait for each other", left);
 	q->groups = out;
-	map_free(&done);
+	map_free(&o.place);
 }
 
 static Grouper
@@ -846,6 +866,7 @@ close_grouper(Grouper *q)
 	free(q->list);
 	map_free(&q->group);
 	map_free(&q->outside);
+	map_free(&q->stated);
 	map_free(&q->readers);
 	map_free(&q->owner);
 	map_free(&q->place);
