@@ -145,7 +145,8 @@ load_libraries(Compilation *c)
 		c->diag.file = c->o->library.at[i];
 		ok = !tcc_read_file(c->o->library.at[i], &b, &err);
 		if (ok)
-			ok = library_parse(c->m, arena_printf(c->m->arena, "%.*s", (int)b.n, (const char *)b.p));
+			ok = library_parse(c->m, arena_printf(c->m->arena, "%.*s", (int)b.n,
+				(const char *)b.p));
 		else
 			diag_error(&c->diag, X_INVALID, NULL, "cannot read the operators: %s", err.text);
 		tcc_buf_free(&b);

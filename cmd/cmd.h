@@ -150,7 +150,7 @@ int predict_model(Compilation *);
 /* hostwork.c: what a GPU's plan leaves to the host */
 enum { MAX_ROUTINES = 64 };
 typedef struct HostWork {
-	int waits, waits_in_loops;     /* places of the plan where it fetches elements from the device */
+	int waits, waits_in_loops;     /* places of the plan where it fetches from the device */
 	int nroutines;
 	const char *routines[MAX_ROUTINES];
 } HostWork;
@@ -165,7 +165,7 @@ void host_work_json(const HostWork *, cJSON *);
 bool start_check(Compilation *);
 /* The results of a module at loop level on constants. */
 int run_inputs(Compilation *, Node *const *in, TccValue *out, TccErr *);
-void check_pass(Compilation *, const char *pass);        /* reports a pass after which they differ */
+void check_pass(Compilation *, const char *pass);    /* reports a pass after which they differ */
 void end_check(Compilation *);
 
 /* ---- values.c: values in files, and comparing them ----------------------------------------- */
@@ -184,7 +184,8 @@ Node *node_of_value(Module *, const TccValue *);
 int value_of_node(const Node *, TccValue *, TccErr *);
 /* A file's value as a constant. NULL: with err->code 0 it is no tensor. */
 Node *read_constant(Module *, const char *path, const char *name, TccErr *);
-/* The folder's file KIND_I, with any ending that is read; false: path is the last that was tried. */
+/* The folder's file KIND_I, with any ending that is read; false: path is the last that was
+ * tried. */
 bool find_data_file(char *path, size_t size, const char *folder, const char *kind, int i);
 /* Made-up inputs of the main region as constants; false after an error. */
 bool make_inputs(Compilation *, Node **inputs);

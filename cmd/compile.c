@@ -364,7 +364,8 @@ report(Work *w, const Job *jobs)
 		if (machine_gpu(jobs[i].machine))
 			host_work_json(&host, j);
 		if (host.waits || host.nroutines)
-			diag_note(&w->c->diag, "%s: %s", jobs[i].machine->name, host_work_text(jobs[i].m, &host));
+			diag_note(&w->c->diag, "%s: %s", jobs[i].machine->name,
+				host_work_text(jobs[i].m, &host));
 		if (w->o->verbose)
 			diag_note(&w->c->diag, p->is_static
 				? "%s: %d kernels, %lld bytes of weights, %lld of activations"
@@ -429,8 +430,9 @@ check_targets(Work *w)
 	return code;
 }
 
-/* The runtime takes the first variant that the machine can run: one before those that it covers; else they
- * stay as given. A GPU that has a later one's machine code would take an earlier one's PTX. */
+/* The runtime takes the first variant that the machine can run: one before those that it covers;
+ * else they stay as given. A GPU that has a later one's machine code would take an earlier one's
+ * PTX. */
 static void
 order_variants(Work *w)
 {

@@ -1,7 +1,7 @@
 /*
- * diff: where two models or artefacts differ. Both are described as inspect --json describes them, and
- * the documents are compared: options and tools first, then inputs and outputs, kernels, constants,
- * memory. Of each part the first difference is told, with --verbose all.
+ * diff: where two models or artefacts differ. Both are described as inspect --json describes them,
+ * and the documents are compared: options and tools first, then inputs and outputs, kernels,
+ * constants, memory. Of each part the first difference is told, with --verbose all.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +128,8 @@ finish(const Diff *d)
 	if (d->n)
 		return X_DIFFER;
 	if (text && is_artefact(a) && is_artefact(b) && !same_bytes(a, b))
-		printf("all that is described is equal, the files are not: symbols, prefixes or tools differ\n");
+		printf("all that is described is equal, the files are not: "
+			"symbols, prefixes or tools differ\n");
 	else if (text)
 		printf("no difference\n");
 	return X_OK;

@@ -1,19 +1,21 @@
 /*
- * What a GPU's plan leaves to the host: elements that it must fetch from the device to go on (sizes that data
- * settle, conditions), for each of which the device runs dry, and routines for what is not data-parallel,
- * whose operands and results go there and back.
+ * What a GPU's plan leaves to the host: elements that it must fetch from the device to go on (sizes
+ * that data settle, conditions), for each of which the device runs dry, and routines for what is
+ * not data-parallel, whose operands and results go there and back.
  */
 #include <string.h>
 #include "cmd.h"
 #include "ir/plan.h"
 
-/* Neighbouring loads from one buffer are one transfer; constants and what the caller gives are on the host. */
+/* Neighbouring loads from one buffer are one transfer; constants and what the caller gives are
+ * on the host. */
 static bool
 fetches(const Plan *p, const Node *s, int64_t *last)
 {
 	int64_t b;
 
-	if (s->code != O_CALL || strcmp(s->name, "load") || !is_int(s->in[0], &b) || b < 0 || b >= p->nbufs)
+	if (s->code != O_CALL || strcmp(s->name, "load") || !is_int(s->in[0], &b) || b < 0 ||
+			b >= p->nbufs)
 		return false;
 	if (b == *last)
 		return false;
@@ -75,12 +77,14 @@ host_work_text(Module *m, const HostWork *w)
 	if (w->waits)
 		s = arena_printf(m->arena, "the host waits for the device at %d place%s%s", w->waits,
 			w->waits == 1 ? "" : "s",
-			w->waits_in_loops ? arena_printf(m->arena, ", %d of them in loops", w->waits_in_loops) : "");
+			w->waits_in_loops ? arena_printf(m->arena, ", %d of them in loops", w->waits_in_loops)
+			: "");
 	for (i = 0; i < w->nroutines; i++)
 		list = arena_printf(m->arena, "%s%s%s", list, i ? ", " : "", w->routines[i]);
 	if (w->nroutines)
-		s = arena_printf(m->arena, "%s%soperands and results are copied for routines of the host: %s", s,
-			*s ? "; " : "", list);
+		s = arena_printf(m->arena,
+			"%s%soperands and results are copied for routines of the host: %s", s, *s ? "; " : "",
+			list);
 	return s;
 }
 

@@ -188,7 +188,8 @@ json_digest(cJSON *j, uint32_t digest)
 		json_text(j, "digest", text);
 }
 
-/* What a launch runs, of which the kernel's operations and bytes are for one; 0: a run's sizes decide. */
+/* What a launch runs, of which the kernel's operations and bytes are for one; 0: a run's sizes
+ * decide. */
 static double
 grid_units(const Kernel *k)
 {

@@ -19,7 +19,8 @@ asked(const Options *o, const char *a, const char *b)
 
 	for (i = 0; i < o->nfiles; i++) {
 		f = o->files[i];
-		if (strcasecmp(f, a) == 0 || (b && strcasecmp(f, b) == 0) || (c && strcasecmp(f, c + 1) == 0))
+		if (strcasecmp(f, a) == 0 || (b && strcasecmp(f, b) == 0) ||
+				(c && strcasecmp(f, c + 1) == 0))
 			return true;
 	}
 	return o->nfiles == 0;
@@ -107,7 +108,8 @@ versions_of(const Op *op, char *buf, size_t size, cJSON *list)
 	size_t at = (size_t)snprintf(buf, size, "%d", op->since);
 
 	for (i = 0; i < n && at < size; i++) {
-		at += (size_t)snprintf(buf + at, size - at, "%s%d%s", i ? ", " : " (", older[i], i + 1 == n ? ")" : "");
+		at += (size_t)snprintf(buf + at, size - at, "%s%d%s", i ? ", " : " (", older[i],
+			i + 1 == n ? ")" : "");
 		json_add_real(list, older[i]);
 	}
 }

@@ -20,10 +20,11 @@ const Cmd commands[] = {
 		"Files are .npy, .npz, .pb, .raw, .bin, .txt and, to read, .pgm and .ppm. Without --output "
 		"and --output-dir the first elements of the outputs are printed."},
 	{"verify", 1 << 3, 1, -1, "MODEL|DIR...", "run and compare with what is expected", cmd_verify,
-		"A DIR holds model.onnx and test_data_set_N with input_I.pb and output_I.pb, and may hold "
-		"data.json with rtol and atol; without outputs the built-in evaluator says them. A MODEL is "
-		"compared with --data, else with the evaluator on made-up inputs. Each case prints PASS, FAIL, UNSUPPORTED, ERROR or SKIP, its "
-		"name and the reason; at last come the counts. Exit code 1: not all passed."},
+		"A DIR holds model.onnx and test_data_set_N with input_I.pb and output_I.pb, and may "
+		"hold data.json with rtol and atol; without outputs the built-in evaluator says them. A "
+		"MODEL is compared with --data, else with the evaluator on made-up inputs. Each case "
+		"prints PASS, FAIL, UNSUPPORTED, ERROR or SKIP, its name and the reason; at last come "
+		"the counts. Exit code 1: not all passed."},
 	{"bench", 1 << 4, 1, 1, "MODEL|FILE.ir|PROGRAM", "time a model", cmd_bench,
 		"load_ms and first_ms are the cold start; the latencies are those of warm runs. Inputs "
 		"that are not given are made up."},
@@ -38,18 +39,18 @@ const Cmd commands[] = {
 	{"opt", 1 << 7, 1, 1, "FILE.ir|MODEL", "run passes and print the IR", cmd_opt,
 		"Without --passes: all of them that follow the text's level."},
 	{"reduce", 1 << 12, 1, 1, "MODEL|FILE.ir", "find the smallest part that fails", cmd_reduce,
-		"Holds the compiled model to the evaluator, on the inputs of --data or made-up ones, with the "
-		"shapes that these have. Of what differs, is refused, crashes or hangs it looks for the "
-		"smallest part that still does, writes it to the folder OUT with the values that go in and "
-		"should come out, and names the pass that breaks it. Exit code 1: it fails."},
+		"Holds the compiled model to the evaluator, on the inputs of --data or made-up ones, "
+		"with the shapes that these have. Of what differs, is refused, crashes or hangs it looks "
+		"for the smallest part that still does, writes it to the folder OUT with the values that "
+		"go in and should come out, and names the pass that breaks it. Exit code 1: it fails."},
 	{"diff", 1 << 13, 2, 2, "A B", "where two models or artefacts differ", cmd_diff,
-		"Compares what inspect tells of them: options, tools, inputs, outputs, the code of kernels, "
-		"constants, memory. Models are compiled for it. Of each part the first difference is printed, "
-		"with --verbose all. Exit code 1: they differ."},
+		"Compares what inspect tells of them: options, tools, inputs, outputs, the code of "
+		"kernels, constants, memory. Models are compiled for it. Of each part the first "
+		"difference is printed, with --verbose all. Exit code 1: they differ."},
 	{"tune", 1 << 14, 1, 1, "MODEL|FILE.ir", "measure schedules and write the fastest", cmd_tune,
-		"Measures the tiles that products and convolutions could have on this CPU, on the inputs that "
-		"are given or made-up ones, and writes OUT (default NAME.tuning), which compile, run and the "
-		"others read with --tuning. Lines of several machines may stand in one file."},
+		"Measures the tiles that products and convolutions could have on this CPU, on the inputs "
+		"that are given or made-up ones, and writes OUT (default NAME.tuning), which compile, "
+		"run and the others read with --tuning. Lines of several machines may stand in one file."},
 	{"ops", 1 << 8, 0, -1, "[NAME...]", "the operators that are supported", cmd_ops,
 		"Operator, newest version, types and targets. With --verbose also the signature and what "
 		"it does."},

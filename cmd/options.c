@@ -12,7 +12,8 @@ enum { COMPILE = 1 << 0, CHECK = 1 << 1, RUN = 1 << 2, VERIFY = 1 << 3, BENCH = 
 	PASSES = 1 << 10, DOCTOR = 1 << 11, REDUCE = 1 << 12, DIFF = 1 << 13, TUNE = 1 << 14,
 	ALL = ~OPT_MANIFEST,
 	TIMED = BENCH | PROFILE,                     /* run a model on what there is */
-	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE | DIFF | TUNE,  /* load one */
+	/* load one */
+	MODEL = COMPILE | CHECK | RUN | VERIFY | TIMED | INSPECT | OPT | REDUCE | DIFF | TUNE,
 	PASS = MODEL,                                /* and take it through the passes */
 	CODE = COMPILE | RUN | VERIFY | TIMED | INSPECT | REDUCE | DIFF | TUNE,  /* and generate code */
 	KEPT = OPT_MANIFEST };

@@ -30,7 +30,8 @@ by_time(const void *a, const void *b)
 {
 	double x = ((const Row *)a)->p.us, y = ((const Row *)b)->p.us;
 
-	return x != y ? (x < y) - (x > y) : strcmp(((const Row *)a)->k->name, ((const Row *)b)->k->name);
+	return x != y ? (x < y) - (x > y)
+		: strcmp(((const Row *)a)->k->name, ((const Row *)b)->k->name);
 }
 
 static void
@@ -65,7 +66,8 @@ origin(const Kernel *k, char *text, size_t size)
 	size_t n = 0;
 
 	for (l = k->loc, *text = 0; l && n < size; l = l->next)
-		n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", l->name ? l->name : l->type);
+		n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "",
+			l->name ? l->name : l->type);
 	return text;
 }
 

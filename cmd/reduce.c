@@ -45,8 +45,8 @@ param_for(Module *m, Node *n, Node **in, Map *done, void *ctx)
 	return map_get(ctx, n);
 }
 
-/* The nodes of the part: first those at its cut, *ncut of them, then the others, operands first. Only
- * operands are followed: what stands inside of a loop or an if belongs to it. malloc'ed. */
+/* The nodes of the part: first those at its cut, *ncut of them, then the others, operands first.
+ * Only operands are followed: what stands inside of a loop or an if belongs to it. malloc'ed. */
 static Node **
 part_nodes(const Piece *p, int *ncut, int *n)
 {
@@ -86,8 +86,8 @@ part_nodes(const Piece *p, int *ncut, int *n)
 	return list;
 }
 
-/* Makes the module the part: false if a value at the cut is no tensor. Constants of the inputs and of
- * the result go to in and want. */
+/* Makes the module the part: false if a value at the cut is no tensor. Constants of the inputs
+ * and of the result go to in and want. */
 static bool
 take_part(Reduce *r, const Piece *p, Node ***in, Node **want)
 {
@@ -434,8 +434,8 @@ search(Reduce *r)
 	i = write_part(r, &p, dir);
 	if (i)
 		return i;
-	printf("%s: %s\n%d of %d nodes are left, %d parts were tried: %s/model.ir\n", r->o->files[0], first,
-		left, r->n, r->tried, dir);
+	printf("%s: %s\n%d of %d nodes are left, %d parts were tried: %s/model.ir\n", r->o->files[0],
+		first, left, r->n, r->tried, dir);
 	if (r->why[0])
 		printf("%s\n", r->why);
 	printf("tcc-ml verify %s/model.ir --data %s shows it\n", dir, dir);
@@ -446,8 +446,8 @@ int
 cmd_reduce(const Options *o)
 {
 	Options fixed = *o;
-	Reduce r = {.o = o, .tol = {o->rtol >= 0 ? o->rtol : DEFAULT_RTOL, o->atol >= 0 ? o->atol : 1e-5,
-		o->max_ulp}};
+	Reduce r = {.o = o, .tol = {
+		o->rtol >= 0 ? o->rtol : DEFAULT_RTOL, o->atol >= 0 ? o->atol : 1e-5, o->max_ulp}};
 	int code;
 	bool ok;
 

@@ -308,7 +308,8 @@ compare_medians(const Options *o, double ms, double base)
 		: X_OK;
 }
 
-/* The program in a process of its own, since it may replace this one; then its median is compared. */
+/* The program in a process of its own, since it may replace this one; then its median is
+ * compared. */
 static int
 against_baseline(const Options *o)
 {

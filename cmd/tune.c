@@ -80,7 +80,8 @@ open_variant(Tune *t, Variant *v)
 	uint64_t k;
 
 	if (tcc_load(model, &to, &v->inst) || tcc_context_new(v->inst, &v->ctx)) {
-		diag_error(&v->c.diag, X_TOOL, NULL, "%s", v->ctx ? tcc_error(v->ctx) : tcc_inst_error(v->inst));
+		diag_error(&v->c.diag, X_TOOL, NULL, "%s",
+			v->ctx ? tcc_error(v->ctx) : tcc_inst_error(v->inst));
 		return false;
 	}
 	v->noutputs = tcc_meta(model)->outputs.count;
@@ -162,7 +163,8 @@ open_inputs(Tune *t)
 	ok = t->nin <= MAX_INPUTS;
 	if (!ok)
 		tcc_fail(&err, X_UNSUPPORTED, "it has over %d inputs", MAX_INPUTS);
-	if (ok && !t->o->input.n && !(load_model(&c, t->o, t->o->files[0], NULL) && make_inputs(&c, made))) {
+	if (ok && !t->o->input.n &&
+			!(load_model(&c, t->o, t->o->files[0], NULL) && make_inputs(&c, made))) {
 		t->code = failure(&c);
 		compilation_free(&c);
 		return false;
@@ -263,7 +265,8 @@ write_decision(const Decision *d, int best, double gain, FILE *f)
 	fputc('\n', f);
 }
 
-/* Lines for all decisions of kernels, in the order of first use; how many are not the estimate's. */
+/* Lines for all decisions of kernels, in the order of first use; how many are not the
+ * estimate's. */
 static int
 choose(const Tune *t, FILE *f)
 {
@@ -316,7 +319,8 @@ report(const Tune *t, cJSON *json, const char *path, int changed, double gain)
 	json_real(json, "changed", changed);
 	json_real(json, "speedup", gain);
 	if (!t->o->quiet && (!t->o->json || *t->o->json))
-		printf("%s: %d tiles differ from the estimate's; the kernels take %.3f of their time before\n", path,
+		printf("%s: %d tiles differ from the estimate's; "
+			"the kernels take %.3f of their time before\n", path,
 			changed, 1 / gain);
 }
 

@@ -1,8 +1,8 @@
 /*
  * verify: runs cases and compares. A case is a folder in the form of the ONNX backend tests, or a
- * model with --data, or a model alone. The evaluator gives the results of a model alone and of a folder
- * whose test_data_set_0 has no outputs. Each case runs in a process of its own: one that crashes or hangs
- * fails alone.
+ * model with --data, or a model alone. The evaluator gives the results of a model alone and of a
+ * folder whose test_data_set_0 has no outputs. Each case runs in a process of its own: one that
+ * crashes or hangs fails alone.
  */
 #include <errno.h>
 #include <signal.h>
@@ -282,7 +282,8 @@ set_to_evaluate(Case *k, const char *dir)
 {
 	char *set = arena_printf(k->c.m->arena, "%s/test_data_set_0", dir), path[4096];
 
-	return find_data_file(path, sizeof path, set, "input", 0) && !find_data_file(path, sizeof path, set, "output", 0) ? set : NULL;
+	return find_data_file(path, sizeof path, set, "input", 0) &&
+		!find_data_file(path, sizeof path, set, "output", 0) ? set : NULL;
 }
 
 static bool
@@ -298,7 +299,8 @@ given_inputs(Case *k, const char *set)
 		found = find_data_file(path, sizeof path, set, "input", i);
 		k->eval_in[i] = found ? read_constant(c->m, path, c->m->in_names[i], &err) : NULL;
 		if (!found || err.code)
-			return say(k->v, X_INVALID, "input '%s': %s", c->m->in_names[i], found ? err.text : "no file");
+			return say(k->v, X_INVALID, "input '%s': %s", c->m->in_names[i],
+				found ? err.text : "no file");
 		if (!k->eval_in[i])
 			return say(k->v, X_UNSUPPORTED, "input '%s' is no tensor", c->m->in_names[i]);
 	}

@@ -35,7 +35,7 @@ static void part_text(Job *job, const char *name, FILE *f, char **text, size_t *
 	free(*text);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------ */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static const char *kernel_symbol(const Job *job, int k)
 {
@@ -79,7 +79,7 @@ static int kernel_files(Job *job)
 	return code;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void put_string(FILE *o, const char *s)
 {
@@ -147,7 +147,8 @@ static void put_image_table(FILE *o, int n, const char *const *names)
 		"/* Sizes are known when the program is linked, and set when it starts. */\n"
 		"__attribute__((constructor)) static void set_images(void)\n{\n", n);
 	for (int k = 0; k < n; k++)
-		fprintf(o, "\timages[%d] = (TccImage){ \"%s\", image_%d, (uint64_t)(image_%d_end - image_%d) };\n",
+		fprintf(o,
+			"\timages[%d] = (TccImage){ \"%s\", image_%d, (uint64_t)(image_%d_end - image_%d) };\n",
 			k, names[k], k, k, k);
 	fputs("}\n", o);
 }
@@ -256,7 +257,7 @@ int c_emit_text(Job *job, int device)
 	return code ? code : model_file(job, device, inside);
 }
 
-/* ---- objects -------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 static int write_abi(const Work *w)
 {

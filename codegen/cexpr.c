@@ -30,7 +30,7 @@ static void *grow(void *at, int n, int *cap, size_t size)
 	return at;
 }
 
-/* ---- analysis --------------------------------------------------------------------------------- */
+/* ---- analysis -------------------------------------------------------------------------------- */
 
 bool cx_leaf(const Node *n)
 {
@@ -184,7 +184,8 @@ static void spread_uses(CFn *c, int k)
 {
 	Node *n = c->inst[k].n;
 	int scope = c->inst[k].scope;
-	bool lazy = n->code == O_SELECT && !map_get(&c->lanes, n) && (cx_impure(c, n->in[1]) || cx_impure(c, n->in[2]));
+	bool lazy = n->code == O_SELECT && !map_get(&c->lanes, n) &&
+		(cx_impure(c, n->in[1]) || cx_impure(c, n->in[2]));
 
 	for (int j = first_operand(c, n); j < n->nin; j++) {
 		int s = scope;
@@ -298,7 +299,7 @@ CInst *cx_inst(CFn *c, const Node *n, int scope)
 	return NULL;
 }
 
-/* ---- named constants -------------------------------------------------------------------------- */
+/* ---- named constants ------------------------------------------------------------------------- */
 
 static void print_side(CFn *c, const CInst *t, int scope, Node *value)
 {

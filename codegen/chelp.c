@@ -72,10 +72,14 @@ typedef struct Help {
 
 static const Help helps[] = {
 	/* bits */
-	{ "tcc_as_i32", 'N', "*", "", "TCC_FN i32 tcc_as_i32(f32 x) { i32 r; memcpy(&r, &x, 4); return r; }\n" },
-	{ "tcc_as_f32", 'N', "*", "", "TCC_FN f32 tcc_as_f32(i32 x) { f32 r; memcpy(&r, &x, 4); return r; }\n" },
-	{ "tcc_as_i64", 'N', "*", "", "TCC_FN i64 tcc_as_i64(f64 x) { i64 r; memcpy(&r, &x, 8); return r; }\n" },
-	{ "tcc_as_f64", 'N', "*", "", "TCC_FN f64 tcc_as_f64(i64 x) { f64 r; memcpy(&r, &x, 8); return r; }\n" },
+	{ "tcc_as_i32", 'N', "*", "",
+		"TCC_FN i32 tcc_as_i32(f32 x) { i32 r; memcpy(&r, &x, 4); return r; }\n" },
+	{ "tcc_as_f32", 'N', "*", "",
+		"TCC_FN f32 tcc_as_f32(i32 x) { f32 r; memcpy(&r, &x, 4); return r; }\n" },
+	{ "tcc_as_i64", 'N', "*", "",
+		"TCC_FN i64 tcc_as_i64(f64 x) { i64 r; memcpy(&r, &x, 8); return r; }\n" },
+	{ "tcc_as_f64", 'N', "*", "",
+		"TCC_FN f64 tcc_as_f64(i64 x) { f64 r; memcpy(&r, &x, 8); return r; }\n" },
 
 	/* integers: x / 0 is 0, x % 0 is 0, MIN / -1 is MIN; counts beyond the width shift all out */
 	{ "div", 'S', "i32 i64", "",
@@ -112,9 +116,11 @@ static const Help helps[] = {
 		"	return ($u)n < $b ? ($t)(($u)a << (n & ($b - 1))) : ($t)0;\n"
 		"}\n" },
 	{ "shr", 'S', "", "",
-		"TCC_FN $t tcc_shr_$t($t a, $t n) { return ($t)(a >> (($u)n < $b ? n & ($b - 1) : $b - 1)); }\n" },
+		"TCC_FN $t tcc_shr_$t($t a, $t n) "
+		"{ return ($t)(a >> (($u)n < $b ? n & ($b - 1) : $b - 1)); }\n" },
 	{ "shr", 'I', "", "",
-		"TCC_FN $t tcc_shr_$t($t a, $t n) { return n < $b ? ($t)(a >> (n & ($b - 1))) : ($t)0; }\n" },
+		"TCC_FN $t tcc_shr_$t($t a, $t n) "
+		"{ return n < $b ? ($t)(a >> (n & ($b - 1))) : ($t)0; }\n" },
 	{ "dot4", 'S', "", "",
 		"TCC_FN $t tcc_dot4_$t($t a, $t b)\n"
 		"{\n"
@@ -132,7 +138,8 @@ static const Help helps[] = {
 		"	return (i32)(((x + (x >> 4)) & 0x0f0f0f0f) * 0x01010101u >> 24);\n"
 		"}\n" },
 	{ "tcc_popc_u64", 'N', "*", "tcc_popc_u32",
-		"TCC_FN i32 tcc_popc_u64(u64 x) { return tcc_popc_u32((u32)x) + tcc_popc_u32((u32)(x >> 32)); }\n" },
+		"TCC_FN i32 tcc_popc_u64(u64 x) "
+		"{ return tcc_popc_u32((u32)x) + tcc_popc_u32((u32)(x >> 32)); }\n" },
 	/* an index that was read: outside [0, n) it is clamped and the error is kept */
 	{ "bound", 'S', "", "",
 		"TCC_FN $t tcc_bound_$t($t i, $t n, i32 *err, i32 code)\n"
@@ -143,7 +150,8 @@ static const Help helps[] = {
 		"	return i < 0 || n <= 0 ? 0 : ($t)(n - 1);\n"
 		"}\n" },
 	{ "clamp", 'S', "", "",
-		"TCC_FN $t tcc_clamp_$t($t i, $t n) { return i < 0 || n <= 0 ? 0 : i < n ? i : ($t)(n - 1); }\n" },
+		"TCC_FN $t tcc_clamp_$t($t i, $t n) "
+		"{ return i < 0 || n <= 0 ? 0 : i < n ? i : ($t)(n - 1); }\n" },
 
 	/* floats */
 	{ "abs", 'F', "*", "$as_i $as_f",
@@ -160,7 +168,8 @@ static const Help helps[] = {
 		"$t sqrt$s($t);\n"
 		"TCC_FN $t tcc_sqrt_$t($t x) { return sqrt$s(x); }\n"
 		"#endif\n" },
-	{ "floor", 'F', "*", "tcc_abs_$t tcc_copysign_$t", ROUND("floor", "floor", "i > x ? i - 1 : i") },
+	{ "floor", 'F', "*", "tcc_abs_$t tcc_copysign_$t",
+		ROUND("floor", "floor", "i > x ? i - 1 : i") },
 	{ "ceil", 'F', "*", "tcc_abs_$t tcc_copysign_$t", ROUND("ceil", "ceil", "i < x ? i + 1 : i") },
 	{ "trunc", 'F', "*", "tcc_abs_$t tcc_copysign_$t", ROUND("trunc", "trunc", "i") },
 	{ "rint", 'F', "*", "tcc_abs_$t tcc_copysign_$t",
@@ -243,7 +252,8 @@ static const Help helps[] = {
 		"#endif\n" },
 	{ "tcc_f32_to_f16", 'N', "*", "tcc_as_i32 tcc_as_f32",
 		"#if defined(__F16C__) || defined(__aarch64__)\n"
-		"TCC_FN f16 tcc_f32_to_f16(f32 a) { _Float16 x = (_Float16)a; f16 h; memcpy(&h, &x, 2); return h; }\n"
+		"TCC_FN f16 tcc_f32_to_f16(f32 a) "
+		"{ _Float16 x = (_Float16)a; f16 h; memcpy(&h, &x, 2); return h; }\n"
 		"#else\n"
 		"TCC_FN f16 tcc_f32_to_f16(f32 a)\n"
 		"{\n"
@@ -291,7 +301,8 @@ static const Help helps[] = {
 		"TCC_FN f32 tcc_" t "_to_f32(u8 h)\n" \
 		"{\n" \
 		"	const i32 v = h & (" #sign " - 1), s = (h & " #sign ") / " #sign ";\n" \
-		"	const f32 a = " nan " ? tcc_as_f32(0x7fc00000) : " inf "tcc_small_value(v, " #fraction ", " #bias ");\n" \
+		"	const f32 a = " nan " ? tcc_as_f32(0x7fc00000) : " inf \
+		"tcc_small_value(v, " #fraction ", " #bias ");\n" \
 		"	return s ? -a : a;\n" \
 		"}\n" }
 #define TO_SMALL(t, sign, nan, zero, fraction, bias, max) \
@@ -420,7 +431,7 @@ static void need_all(CFile *f, const char *needs, DType d)
 	}
 }
 
-/* ---- folds ------------------------------------------------------------------------------------ */
+/* ---- folds ----------------------------------------------------------------------------------- */
 
 /* v comb w, as text. */
 static const char *combined(CFile *f, const char *comb, DType d)
@@ -459,8 +470,8 @@ static void cpu_fold(FILE *o, const char *comb, const char *t, const char *both)
 		"}\n", t, comb, t, t, t, t, both);
 }
 
-/* Threads of a block, a power of two (so many lanes apart) or a multiple of the warp: by shuffles within a warp, then
- * over the warps in order, so that every thread gets the same bits. */
+/* Threads of a block, a power of two (so many lanes apart) or a multiple of the warp: by
+ * shuffles within a warp, then over the warps in order, so that every thread gets the same bits. */
 static void gpu_fold(FILE *o, const char *comb, DType d, const char *both)
 {
 	const char *t = cstorage(d);
@@ -504,7 +515,7 @@ static const char *fold_help(CFile *f, const char *name, DType d)
 	return full;
 }
 
-/* ---- helpers ------------------------------------------------------------------------------------ */
+/* ---- helpers --------------------------------------------------------------------------------- */
 
 const char *c_help(CFile *f, const char *name, DType d)
 {
@@ -535,7 +546,7 @@ static void saturate(CFile *f, const char *name, DType from, DType to)
 
 	fprintf(o, "TCC_FN %s %s(%s x)\n{\n\treturn x != x ? 0 : x >= ", cstorage(to), name,
 		cstorage(from));
-	c_literal(f, o, from, (Num){ .f = sign ? (double)(1ull << (bits - 1)) : 2 * (double)(1ull << (bits - 1)) });
+	c_literal(f, o, from, (Num){ .f = (sign ? 1 : 2) * (double)(1ull << (bits - 1)) });
 	fputs(" ? ", o);
 	c_literal(f, o, to, (Num){ .i = max });
 	fputs(" : x <= ", o);

@@ -1,6 +1,6 @@
 /*
- * Vector loops of the C dialect, printed as loops over lanes that compilers vectorise: the innermost
- * ones. Where the body of a vector loop has loops of its own,
+ * Vector loops of the C dialect, printed as loops over lanes that compilers vectorise: the
+ * innermost ones. Where the body of a vector loop has loops of its own,
  *
  *   vector v { a; for k { b; c }; d }
  *
@@ -32,7 +32,7 @@ typedef struct Lanes {
 	Map priv;               /* register tiles allocated inside */
 } Lanes;
 
-/* ---- what differs between lanes ------------------------------------------------------------------ */
+/* ---- what differs between lanes -------------------------------------------------------------- */
 
 static bool varies(Lanes *l, Node *e)
 {
@@ -60,7 +60,7 @@ static bool has_load(const Node *e)
 	return false;
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static bool plain_region(const Region *r)
 {
@@ -158,7 +158,7 @@ static bool analyse(Lanes *l, Region *r)
 	return true;
 }
 
-/* ---- printing ------------------------------------------------------------------------------------ */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void assign(Lanes *l, Node *let)
 {

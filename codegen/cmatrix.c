@@ -21,7 +21,8 @@ static const char *mover(CFn *c, const Node *s)
 		return arena_printf(c->f->m->arena, "tcc_cp_async%d", n);
 	if (!strcmp(s->name, move_kinds[MOVE_WORDS]))
 		return arena_printf(c->f->m->arena, "tcc_%s_w%d", load ? "load" : "store", n / 4);
-	return strcmp(s->name, move_kinds[MOVE_TRANSPOSED]) ? "tcc_ldmatrix_x4" : "tcc_ldmatrix_x4_trans";
+	return strcmp(s->name, move_kinds[MOVE_TRANSPOSED])
+		? "tcc_ldmatrix_x4" : "tcc_ldmatrix_x4_trans";
 }
 
 static void values(CFn *c, int n, Node *const *v)

@@ -23,11 +23,12 @@ typedef struct Target Target;
 typedef struct Job Job;
 
 /* What --emit asks for. */
-typedef enum EmitKind { EMIT_EXE, EMIT_SO, EMIT_A, EMIT_OBJ, EMIT_SRC, EMIT_LLVM, EMIT_ASM, EMIT_PTX,
-	EMIT_CUBIN, EMIT_HSACO, EMIT_STABLEHLO, EMIT_NKINDS } EmitKind;
+typedef enum EmitKind { EMIT_EXE, EMIT_SO, EMIT_A, EMIT_OBJ, EMIT_SRC, EMIT_LLVM, EMIT_ASM,
+	EMIT_PTX, EMIT_CUBIN, EMIT_HSACO, EMIT_STABLEHLO, EMIT_NKINDS } EmitKind;
 extern const char *const emit_names[EMIT_NKINDS];
 
-/* A piece of output: an object file, a source text, a device image. malloc'ed; job_free frees it. */
+/* A piece of output: an object file, a source text, a device image. malloc'ed; job_free frees
+ * it. */
 typedef enum PartKind { PART_OBJECT, PART_TEXT, PART_IMAGE } PartKind;
 typedef struct Part {
 	PartKind kind;
@@ -36,8 +37,8 @@ typedef struct Part {
 	size_t size;
 } Part;
 
-/* What the GPU's compiler says of a kernel: registers of a thread, bytes of spilled registers and of
- * other local memory, bytes of shared memory. */
+/* What the GPU's compiler says of a kernel: registers of a thread, bytes of spilled registers
+ * and of other local memory, bytes of shared memory. */
 typedef struct KernelUse { int registers, spills, local, shared; } KernelUse;
 
 /* One target's share of a compilation. Zero means default everywhere. */
@@ -58,7 +59,6 @@ struct Job {
 	bool simulate, simulate_fast; /* GPU: for the simulator, on the host */
 	bool simulate_ptx;     /* and it runs the PTX that the compiler makes of the source */
 	const char *weights_name; /* file name of OUT.weights, without folder */
-	bool keep_symbols;     /* do not strip */
 	int variant, nvariants; /* several targets in one artefact: this one's place, how many */
 	bool covers;            /* a later variant is for the same kind of device */
 	const char *backend;   /* cuda: "nvrtc" (default) or "nvcc" */
@@ -112,8 +112,8 @@ typedef struct Meta {
 } Meta;
 
 const Meta *meta_get(Job *);                 /* NULL after an error; owned by the job */
-/* The number of the routine that a plan's call "host.NAME" means (TCC_HOST), or from TCC_NHOST on of
- * the user's function that "host.c.NAME" means; -1 if it is none. */
+/* The number of the routine that a plan's call "host.NAME" means (TCC_HOST), or from TCC_NHOST
+ * on of the user's function that "host.c.NAME" means; -1 if it is none. */
 int plan_routine(const Module *, const char *call);
 /* The user's functions that the plan calls, as plan_routine numbers them; NULL after an error. */
 const Function *const *plan_functions(Module *, int *n);
@@ -150,7 +150,7 @@ int write_file(const char *path, const void *data, size_t size);
 /* The weights as an object file under n hidden symbols. 0, or -1 on a write error. */
 int elf_write_weights(const Meta *, const char *triple, int n, const char *const *symbols, FILE *);
 
-/* ---- llvm_jit.c ---------------------------------------------------------------------------------- */
+/* ---- llvm_jit.c ------------------------------------------------------------------------------ */
 
 typedef struct Jit Jit;
 Jit *jit_load(Job *);                        /* emits if needed; NULL after an error */

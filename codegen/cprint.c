@@ -8,7 +8,7 @@
 #include "codegen/cprint.h"
 #include "runtime/abi.h"
 
-/* ---- identifiers ------------------------------------------------------------------------------ */
+/* ---- identifiers ----------------------------------------------------------------------------- */
 
 static const char *const keywords[] = { "auto", "bool", "break", "case", "catch", "char", "class",
 	"const", "continue", "default", "delete", "do", "double", "else", "enum", "extern", "false",
@@ -152,7 +152,7 @@ static const char *open_axis(CFn *c, Node *axis, const char *base)
 	return name;
 }
 
-/* ---- lines ------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 void cfn_indent(CFn *c)
 {
@@ -178,7 +178,7 @@ void cfile_error(CFile *f, const char *what)
 	f->failed = true;
 }
 
-/* ---- statements --------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static void region(CFn *, Region *);
 
@@ -306,7 +306,7 @@ static void when(CFn *c, Node *s)
 	cfn_line(c, "}");
 }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* A local array; NAME[e1][e2] of a register tile, one extent for others. */
 static void local_array(CFn *c, Node *b, const char *name, bool spread)
@@ -390,7 +390,7 @@ static void alloc(CFn *c, Node *s)
 	}
 }
 
-/* ---- the host plan ----------------------------------------------------------------------------------- */
+/* ---- the host plan --------------------------------------------------------------------------- */
 
 static const struct { const char *name, *sig; bool status; } entries[] = {
 #define ENTRY(type, name, sig, params) { #name, sig, sizeof(type) == 4 },
@@ -511,7 +511,7 @@ void cfn_loop(CFn *c, Node *s) { loop(c, s); }
 void cfn_statement(CFn *c, Node *s) { statement(c, s); }
 const char *cfn_axis(CFn *c, Node *axis, const char *base) { return open_axis(c, axis, base); }
 
-/* ---- kernels ------------------------------------------------------------------------------------------ */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 const char *loc_text(Module *m, const Loc *loc, int n)
 {
@@ -632,7 +632,8 @@ static void fold_memory(CFn *c, Region *body)
 
 	for (int i = 0; i < n; i++) {
 		DType d = all[i]->type ? all[i]->type->dtype : DT_NONE;
-		if (all[i]->code != O_FOLD || done[d] || !is_int(all[i]->in[0]->in[all[i]->in[0]->nin - 1], &width) ||
+		if (all[i]->code != O_FOLD || done[d] ||
+				!is_int(all[i]->in[0]->in[all[i]->in[0]->nin - 1], &width) ||
 				width <= cfile_warp(c->f))
 			continue;
 		done[d] = true;
@@ -788,7 +789,7 @@ void cfile_function(CFile *f, const char *name, int nin, Node *const *params, No
 	fn_free(&c);
 }
 
-/* ---- files ------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 CFile *cfile_new(Module *m, bool gpu)
 {

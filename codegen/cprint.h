@@ -9,7 +9,7 @@
 
 #include "ir/ir.h"
 
-/* ---- cprint.c: files, kernels, plans ---------------------------------------------------------- */
+/* ---- cprint.c: files, kernels, plans --------------------------------------------------------- */
 
 typedef struct CFile {
 	Module *m;
@@ -43,11 +43,15 @@ char *cfile_finish(CFile *, size_t *size);
 /* "Conv 'conv1', Relu 'relu1' and 3 more": at most n nodes, in the arena, fit for a comment. */
 const char *loc_text(Module *, const Loc *, int n);
 
-/* ---- one function being printed, shared by cprint.c and cexpr.c ------------------------------- */
+/* ---- one function being printed, shared by cprint.c and cexpr.c ------------------------------ */
 
 typedef struct CSet { const char **at; uint32_t cap, n; } CSet;
 /* See cexpr.c. References are positions, since the arrays move. */
-typedef struct CInst { Node *n; int scope, uses, next, then_scope, else_scope; const char *name; } CInst;
+typedef struct CInst {
+	Node *n;
+	int scope, uses, next, then_scope, else_scope;
+	const char *name;
+} CInst;
 typedef struct CInfo { Node *n; int inst, weight; bool impure; } CInfo;
 typedef struct CScope { int parent, depth, owner; int *bound, nbound, capbound; } CScope;
 
@@ -68,7 +72,7 @@ typedef struct CFn {
 	int64_t shared_used;   /* bytes of shared memory named so far */
 	Node *scratch_used;    /* the same of scratch memory; NULL: none */
 	const Kernel *k;
-	Map lanes;             /* accesses inside a vector loop that are lanes of an array: to its element */
+	Map lanes;             /* accesses in a vector loop that are lanes of an array: to its element */
 	/* inside a vector loop that is split into loops over lanes (clanes.c): prints a region */
 	void (*lane_region)(void *state, struct CFn *, Region *);
 	void *lane_state;
@@ -100,7 +104,7 @@ const char *cstorage(DType);                 /* of a buffer's element */
 void cfile_error(CFile *, const char *what);
 char *c_ident(Module *, const char *text);   /* a C identifier like the text, in the arena */
 
-/* ---- cexpr.c: expressions ------------------------------------------------------------------------ */
+/* ---- cexpr.c: expressions -------------------------------------------------------------------- */
 
 /* Prepares the printing of a statement whose expressions are given, and prints as constants what
  * it uses more than once. Between begin and end, cx prints an expression in place. */
@@ -115,12 +119,12 @@ bool cx_leaf(const Node *);
 bool cx_impure(CFn *, const Node *);
 CInst *cx_inst(CFn *, const Node *, int scope);
 
-/* ---- cspell.c: spelling -------------------------------------------------------------------------- */
+/* ---- cspell.c: spelling ---------------------------------------------------------------------- */
 
 void cx_spell(CFn *, Node *, int prec);                       /* by its operation, not its name */
 /* Precedence of C's operators, for cx: the context's. An operand of * needs P_MUL. */
-enum { P_NONE, P_COND, P_LOR, P_LAND, P_OR, P_XOR, P_AND, P_EQ, P_REL, P_SHIFT, P_ADD, P_MUL, P_UNARY,
-	P_POST };
+enum { P_NONE, P_COND, P_LOR, P_LAND, P_OR, P_XOR, P_AND, P_EQ, P_REL, P_SHIFT, P_ADD, P_MUL,
+	P_UNARY, P_POST };
 void c_literal(CFile *, FILE *, DType, Num);
 /* The largest power of two, at most 64, that is proved to divide an index expression. */
 int64_t known_divisor(const Node *);
@@ -128,28 +132,28 @@ int64_t known_divisor(const Node *);
  * NULL: it is not of that form. */
 Node *cx_first_lanes(Module *, Node *cond, Node *axis);
 
-/* ---- ctile.c: long code over register tiles ------------------------------------------------------------- */
+/* ---- ctile.c: long code over register tiles -------------------------------------------------- */
 
-/* True: the loop is long when unrolled; the tiles that it reads are copied to memory, and it is to be
- * printed as a loop, after which tile_in_registers gives the tiles their names back. */
+/* True: the loop is long when unrolled; the tiles that it reads are copied to memory, and it is
+ * to be printed as a loop, after which tile_in_registers gives the tiles their names back. */
 bool tile_in_memory(CFn *, Node *loop, Map *names);
 void tile_in_registers(CFn *, Node *loop, Map *names);
 
-/* ---- clanes.c: vector loops of the C dialect ----------------------------------------------------------- */
+/* ---- clanes.c: vector loops of the C dialect ------------------------------------------------- */
 
 void clane_loop(CFn *, Node *loop);
 
-/* ---- cvec.c: vector memory accesses of the device dialect -------------------------------------------- */
+/* ---- cvec.c: vector memory accesses of the device dialect ------------------------------------ */
 
 /* Prints a vector loop of straight statements whose contiguous, aligned accesses become vectors.
  * False: it is not of that form, and nothing was printed. */
 bool cvec_loop(CFn *, Node *loop);
 
-/* ---- cmatrix.c: moves and matrix instructions of the device dialect ----------------------------------- */
+/* ---- cmatrix.c: moves and matrix instructions of the device dialect -------------------------- */
 
 void cmatrix_statement(CFn *, Node *);
 
-/* ---- chelp.c: helper functions ---------------------------------------------------------------------- */
+/* ---- chelp.c: helper functions --------------------------------------------------------------- */
 
 /* Writes the helper and those it needs before the kernels, once. d fills in a type, DT_NONE: none.
  * Returns its name, "tcc_min_f32". */

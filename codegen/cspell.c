@@ -9,7 +9,7 @@
 #include "codegen/cprint.h"
 #include "ir/machine.h"
 
-/* ---- names and types -------------------------------------------------------------------------- */
+/* ---- names and types ------------------------------------------------------------------------- */
 
 /* Arithmetic on values that fit 32 bits. */
 static bool of_narrow(CFn *c, const Node *n)
@@ -19,7 +19,8 @@ static bool of_narrow(CFn *c, const Node *n)
 	switch (n->code) {
 	case O_SYM: return n->def && cfn_narrow(c, n->def);
 	case O_AXIS: case O_LET: return cfn_narrow(c, n->in[0]);
-	case O_ADD: case O_SUB: case O_MUL: case O_FLOORDIV: case O_MOD: case O_MIN: case O_MAX: case O_SELECT:
+	case O_ADD: case O_SUB: case O_MUL: case O_FLOORDIV: case O_MOD: case O_MIN: case O_MAX:
+	case O_SELECT:
 		for (int k = from; k < n->nin; k++)
 			if (!cfn_narrow(c, n->in[k]))
 				return false;
@@ -28,7 +29,8 @@ static bool of_narrow(CFn *c, const Node *n)
 	}
 }
 
-/* Does an index fit 32 bits: by its range, or since the plan has checked the sizes that make it up? */
+/* Does an index fit 32 bits: by its range, or since the plan has checked the sizes that make it
+ * up? */
 bool cfn_narrow(CFn *c, const Node *n)
 {
 	if (n->lo >= INT32_MIN && n->hi <= INT32_MAX)
@@ -61,7 +63,7 @@ const char *ctype(CFn *c, const Node *n)
 	return d == DT_BOOL ? "i32" : cstorage(d);
 }
 
-/* ---- literals --------------------------------------------------------------------------------- */
+/* ---- literals -------------------------------------------------------------------------------- */
 
 static void put_double(FILE *o, double x, bool single)
 {
@@ -113,7 +115,7 @@ void c_literal(CFile *f, FILE *o, DType d, Num v)
 	}
 }
 
-/* ---- operations -------------------------------------------------------------------------------- */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void open_paren(CFn *c, bool yes) { if (yes) fputc('(', c->o); }
 static void close_paren(CFn *c, bool yes) { if (yes) fputc(')', c->o); }
@@ -369,7 +371,8 @@ static void shift(CFn *c, Node *n, int prec)
 	DType d = n->type->dtype;
 	bool left = n->code == O_SHL;
 
-	if (by->lo >= 0 && by->hi < dtypes[d].bits && (!left || (!dt_signed(d) && dtypes[d].bits >= 32)))
+	if (by->lo >= 0 && by->hi < dtypes[d].bits &&
+			(!left || (!dt_signed(d) && dtypes[d].bits >= 32)))
 		infix(c, n->in[0], left ? "<<" : ">>", by, P_SHIFT, prec > P_COND ? P_POST : prec);
 	else
 		helper_op(c, n, left ? "shl" : "shr");
@@ -479,7 +482,7 @@ static void muladd(CFn *c, Node *n, int prec)
 	close_paren(c, prec > P_UNARY);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* A register tile that is spread over the threads of a block: its last index is dropped. */
 static bool distributed(CFn *c, const Node *buf)
@@ -539,7 +542,8 @@ static int64_t fold_width(const Node *buf)
 static bool foldable(CFn *c, const Node *buf, int64_t apart)
 {
 	int64_t n = fold_width(buf), warp = cfile_warp(c->f);
-	return n > 0 && n * apart <= warp ? (n & (n - 1)) == 0 : apart == 1 && n % warp == 0 && c->k && n == c->k->block;
+	return n > 0 && n * apart <= warp ? (n & (n - 1)) == 0
+		: apart == 1 && n % warp == 0 && c->k && n == c->k->block;
 }
 
 /* Operands: buffer, axis, indices; the last of these may be the axis itself. */
@@ -572,7 +576,7 @@ static void fold(CFn *c, Node *n)
 	fputc(')', c->o);
 }
 
-/* ---- one expression ------------------------------------------------------------------------------ */
+/* ---- one expression -------------------------------------------------------------------------- */
 
 void cx_spell(CFn *c, Node *n, int prec)
 {
@@ -643,7 +647,7 @@ void cx(CFn *c, Node *n, int prec)
 	}
 }
 
-/* ---- divisibility ------------------------------------------------------------------------------ */
+/* ---- divisibility ---------------------------------------------------------------------------- */
 
 int64_t known_divisor(const Node *n)
 {

@@ -1,8 +1,8 @@
 /*
- * Register tiles in C. A C compiler keeps an array in registers where all its indices are constants,
- * which is why loops over a tile are unrolled. What is done to its finished elements may be long (an
- * activation, a quantization), and would be written out for each of them: such a loop reads a copy of the
- * tile in memory instead and stays a loop.
+ * Register tiles in C. A C compiler keeps an array in registers where all its indices are
+ * constants, which is why loops over a tile are unrolled. What is done to its finished elements may
+ * be long (an activation, a quantization), and would be written out for each of them: such a loop
+ * reads a copy of the tile in memory instead and stays a loop.
  */
 #include <stdlib.h>
 #include "codegen/cprint.h"
@@ -31,7 +31,8 @@ static void note_tiles(Tiles *t, Node *e)
 	free(list);
 }
 
-/* The scalar operations that a region is when its loops are unrolled. t->written: it is no such end of a tile. */
+/* The scalar operations that a region is when its loops are unrolled. t->written: it is no such
+ * end of a tile. */
 static int64_t code_of(Tiles *t, Region *r)
 {
 	int64_t size = 0, n;
@@ -67,7 +68,8 @@ static void copy_tile(CFn *c, Node *b, const char *name, const char *copy)
 	for (int k = 0; k < b->nin; k++) {
 		cfn_line(c, k + 1 < b->nin ? "TCC_UNROLL" : "TCC_VECTOR");
 		is_int(b->in[k], &v);
-		cfn_line(c, "for (i64 t%c = 0; t%c < %lld; t%c++)", axis[k], axis[k], (long long)v, axis[k]);
+		cfn_line(c, "for (i64 t%c = 0; t%c < %lld; t%c++)", axis[k], axis[k], (long long)v,
+			axis[k]);
 		c->indent++;
 	}
 	cfn_indent(c);

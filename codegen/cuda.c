@@ -15,7 +15,7 @@
 #include "codegen/tool.h"
 #include "runtime/abi.h"
 
-/* ---- where NVRTC is ------------------------------------------------------------------------------ */
+/* ---- where NVRTC is -------------------------------------------------------------------------- */
 
 typedef struct Paths { int n; char *at[64]; } Paths;
 
@@ -96,7 +96,8 @@ bool cuda_nvrtc(int *major, int *minor, char *where, size_t size)
 
 	find_nvrtc(&p);
 	for (int k = 0; k < p.n && !version; k++) {
-		void *lib = dlopen(p.at[k], RTLD_NOW | RTLD_LOCAL), *fn = lib ? dlsym(lib, "nvrtcVersion") : NULL;
+		void *lib = dlopen(p.at[k], RTLD_NOW | RTLD_LOCAL),
+			*fn = lib ? dlsym(lib, "nvrtcVersion") : NULL;
 		memcpy(&version, &fn, sizeof fn);
 	}
 	free_paths(&p);
@@ -144,7 +145,7 @@ static void read_ptxas(Job *job, const char *log)
 	}
 }
 
-/* ---- compiling ---------------------------------------------------------------------------------- */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 enum { NO_NVRTC = -1 };
 
@@ -241,9 +242,10 @@ static int with_nvrtc(Job *job, const Work *w)
 
 static void nvcc_command(Job *job, const Work *w, Command *c, const char *what, const char *out)
 {
-	const char *args[] = { "nvcc", what, arena_printf(job->m->arena, "-arch=%s", job->machine->arch),
-		"--fmad=false", "-std=c++17", "--maxrregcount=255", "-Xptxas", "-v", work_path(w, "kernels.cu"), "-o",
-		work_path(w, out) };
+	const char *args[] = { "nvcc", what,
+		arena_printf(job->m->arena, "-arch=%s", job->machine->arch),
+		"--fmad=false", "-std=c++17", "--maxrregcount=255", "-Xptxas", "-v",
+		work_path(w, "kernels.cu"), "-o", work_path(w, out) };
 
 	c->what = "the CUDA target";
 	for (size_t k = 0; k < sizeof args / sizeof *args; k++)
@@ -274,7 +276,8 @@ static int compile(Job *job, const Work *w, const char *text, size_t size)
 	if (code == NO_NVRTC && (nvcc || tool_found("nvcc")))
 		code = with_nvcc(job, w);
 	if (code == NO_NVRTC)
-		return failed(job, "no NVRTC and no nvcc: pip install nvidia-cuda-nvrtc, or set TCC_NVRTC to a "
+		return failed(job,
+			"no NVRTC and no nvcc: pip install nvidia-cuda-nvrtc, or set TCC_NVRTC to a "
 			"libnvrtc.so, or install the CUDA toolkit; one is needed", NULL);
 	return code;
 }

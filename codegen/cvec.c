@@ -80,7 +80,8 @@ static bool consecutive(Lanes *l, Node *buf, int n, Node *const *idx, Access *a)
 	return true;
 }
 
-/* Is e a load of consecutive elements, or a choice among such loads and constants? a is the first. */
+/* Is e a load of consecutive elements, or a choice among such loads and constants? a is the
+ * first. */
 static bool gathered(Lanes *l, Node *e, Access *a)
 {
 	Access x = { 0 };
@@ -208,7 +209,8 @@ static const char *mover(CFile *f, bool get, DType d, int64_t n)
 	if (!c_once(f, name))
 		return name;
 	if (get) {
-		fprintf(o, "TCC_FN void %s(%s *lane, const void *from)\n{\n\tconst %s vec = tcc_ld_%s(from);\n",
+		fprintf(o,
+			"TCC_FN void %s(%s *lane, const void *from)\n{\n\tconst %s vec = tcc_ld_%s(from);\n",
 			name, t, vec, vec);
 		for (int64_t i = 0; i < n; i++) {
 			fprintf(o, "\tlane[%lld] = ", (long long)i);

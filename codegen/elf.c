@@ -20,9 +20,10 @@ enum { N_DATA = 1, N_SYMTAB = 17, N_STRTAB = 25, N_NAMES = 33, N_STACK = 43 };
 static Elf64_Ehdr
 file_header(const char *triple, uint64_t sections)
 {
-	Elf64_Ehdr h = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT}, .e_type = ET_REL,
-		.e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_shoff = sections, .e_ehsize = sizeof h,
-		.e_shentsize = sizeof(Elf64_Shdr), .e_shnum = NSECTIONS, .e_shstrndx = S_NAMES};
+	Elf64_Ehdr h = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+		.e_type = ET_REL, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_shoff = sections,
+		.e_ehsize = sizeof h, .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = NSECTIONS,
+		.e_shstrndx = S_NAMES};
 
 	if (strncmp(triple, "aarch64", 7) == 0)
 		h.e_machine = EM_AARCH64;
@@ -54,7 +55,8 @@ int
 elf_write_weights(const Meta *meta, const char *triple, int n, const char *const *symbol, FILE *fp)
 {
 	uint64_t size = (uint64_t)meta->weights_size, at = 64 + size, pad = (8 - at % 8) % 8, nstrs = 1;
-	uint64_t syms = at + pad, nsyms = ((uint64_t)n + 1) * sizeof(Elf64_Sym), strs = syms + nsyms, nms, sections;
+	uint64_t syms = at + pad, nsyms = ((uint64_t)n + 1) * sizeof(Elf64_Sym), strs = syms + nsyms,
+		nms, sections;
 	Elf64_Sym *sym = malloc(nsyms);
 	Elf64_Ehdr h;
 	char *text;
@@ -71,15 +73,17 @@ elf_write_weights(const Meta *meta, const char *triple, int n, const char *const
 	sections = (nms + sizeof names + 7) / 8 * 8;
 	h = file_header(triple, sections);
 	Elf64_Shdr s[NSECTIONS] = {
-		[S_DATA] = {.sh_name = N_DATA, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC, .sh_offset = 64,
-			.sh_size = size, .sh_addralign = 64},
-		[S_SYMTAB] = {.sh_name = N_SYMTAB, .sh_type = SHT_SYMTAB, .sh_offset = syms, .sh_size = nsyms,
-			.sh_link = S_STRTAB, .sh_info = 1, .sh_addralign = 8, .sh_entsize = sizeof *sym},
-		[S_STRTAB] = {.sh_name = N_STRTAB, .sh_type = SHT_STRTAB, .sh_offset = strs, .sh_size = nstrs,
+		[S_DATA] = {.sh_name = N_DATA, .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC,
+			.sh_offset = 64, .sh_size = size, .sh_addralign = 64},
+		[S_SYMTAB] = {.sh_name = N_SYMTAB, .sh_type = SHT_SYMTAB, .sh_offset = syms,
+			.sh_size = nsyms, .sh_link = S_STRTAB, .sh_info = 1, .sh_addralign = 8,
+			.sh_entsize = sizeof *sym},
+		[S_STRTAB] = {.sh_name = N_STRTAB, .sh_type = SHT_STRTAB, .sh_offset = strs,
+			.sh_size = nstrs, .sh_addralign = 1},
+		[S_NAMES] = {.sh_name = N_NAMES, .sh_type = SHT_STRTAB, .sh_offset = nms,
+			.sh_size = sizeof names, .sh_addralign = 1},
+		[S_STACK] = {.sh_name = N_STACK, .sh_type = SHT_PROGBITS, .sh_offset = nms,
 			.sh_addralign = 1},
-		[S_NAMES] = {.sh_name = N_NAMES, .sh_type = SHT_STRTAB, .sh_offset = nms, .sh_size = sizeof names,
-			.sh_addralign = 1},
-		[S_STACK] = {.sh_name = N_STACK, .sh_type = SHT_PROGBITS, .sh_offset = nms, .sh_addralign = 1},
 	};
 	static const char zero[64];
 

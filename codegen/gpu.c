@@ -43,7 +43,8 @@ const struct tcc_embed *gpu_header(Job *job, const char *name)
 	static const char folder[] = "runtime/device/";
 
 	for (const struct tcc_embed *e = tcc_embed; e->name; e++)
-		if (!strncmp(e->name, folder, sizeof folder - 1) && !strcmp(e->name + sizeof folder - 1, name))
+		if (!strncmp(e->name, folder, sizeof folder - 1) &&
+				!strcmp(e->name + sizeof folder - 1, name))
 			return e;
 	diag_error(job->m->diag, X_BUG, NULL, "%s is not within tcc-ml", name);
 	return NULL;

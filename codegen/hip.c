@@ -17,7 +17,7 @@ const char *clang_name(void)
 	return names[0];
 }
 
-/* ---- the code object's notes -------------------------------------------------------------------- */
+/* ---- the code object's notes ----------------------------------------------------------------- */
 
 static int field(const char *from, const char *to, const char *name)
 {
@@ -40,7 +40,8 @@ static void read_notes(Job *job, const char *notes)
 			KernelUse *u = gpu_use(job, name, strcspn(name, " \n"));
 			if (u) {
 				u->registers = field(p, end, ".vgpr_count:");
-				u->spills = 4 * (field(p, end, ".vgpr_spill_count:") + field(p, end, ".sgpr_spill_count:"));
+				u->spills = 4 * (field(p, end, ".vgpr_spill_count:") +
+					field(p, end, ".sgpr_spill_count:"));
 				u->local = field(p, end, ".private_segment_fixed_size:");
 				u->shared = field(p, end, ".group_segment_fixed_size:");
 			}
@@ -63,7 +64,7 @@ static void notes(Job *job, const Work *w, const char *object)
 	commands_free(&c, 1);
 }
 
-/* ---- compiling ------------------------------------------------------------------------------------ */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 static int compile(Job *job, const Work *w)
 {
@@ -71,7 +72,8 @@ static int compile(Job *job, const Work *w)
 	const char *args[] = { clang_name(), "-x", "hip", "-std=c++17", "--cuda-device-only",
 		"--no-gpu-bundle-output", "-O3", "-ffp-contract=off", "-mcode-object-version=5",
 		arena_printf(job->m->arena, "--offload-arch=%s", job->machine->arch), "-nogpulib",
-		"-nogpuinc", "-fuse-cuid=none", "-w", work_path(w, "kernels.hip"), "-o", work_path(w, "kernels.co") };
+		"-nogpuinc", "-fuse-cuid=none", "-w", work_path(w, "kernels.hip"), "-o",
+		work_path(w, "kernels.co") };
 	char *image = NULL;
 	size_t size = 0;
 

@@ -1,8 +1,8 @@
 /*
- * Artefacts for CPUs and for hosts of devices: the parts of the jobs, their weights and the runtime,
- * put together by the system's compiler driver (a cross compiler's for another architecture, whose
- * runtime is compiled from the sources that we carry). Nothing of the machine's paths or of the
- * time gets into the output.
+ * Artefacts for CPUs and for hosts of devices: the parts of the jobs, their weights and the
+ * runtime, put together by the system's compiler driver (a cross compiler's for another
+ * architecture, whose runtime is compiled from the sources that we carry). Nothing of the machine's
+ * paths or of the time gets into the output.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "tool.h"
 #include "runtime/abi.h"
 
-/* ---- files and commands ---------------------------------------------------------------------------- */
+/* ---- files and commands ---------------------------------------------------------------------- */
 
 int
 write_file(const char *path, const void *data, size_t size)
@@ -112,7 +112,7 @@ object_args(Link *l)
 	return work_write(&l->work, "objects", s, strlen(s));
 }
 
-/* ---- tools of an architecture ---------------------------------------------------------------------- */
+/* ---- tools of an architecture ---------------------------------------------------------------- */
 
 static const struct { const char *arch, *cc, *ar; } tools[] = {
 	{"x86_64", "x86_64-linux-gnu-gcc", "x86_64-linux-gnu-ar"},
@@ -171,7 +171,7 @@ embedded(const char *name)
 	return NULL;
 }
 
-/* ---- the runtime -------------------------------------------------------------------------------------- */
+/* ---- the runtime ----------------------------------------------------------------------------- */
 
 static bool
 native(const Link *l)
@@ -191,8 +191,8 @@ ends(const char *s, const char *with)
 static bool needs(const Link *, int lib);
 
 /*
- * Is it a source of the runtime that this program can need? Device bodies need what only a host with a
- * driver has, and some routines a library.
+ * Is it a source of the runtime that this program can need? Device bodies need what only a host
+ * with a driver has, and some routines a library.
  */
 static bool
 wanted(const Link *l, const char *name)
@@ -272,7 +272,7 @@ runtime(Link *l, const char *lib)
 	return work_write(&l->work, "libtcc_rt.a", e->data, e->size);
 }
 
-/* ---- objects --------------------------------------------------------------------------------------------- */
+/* ---- objects --------------------------------------------------------------------------------- */
 
 static const char *
 symbol(Link *l, const Job *job, const char *what)
@@ -295,7 +295,8 @@ write_parts(Link *l)
 			p = &l->jobs[i].parts[k];
 			if (p->kind != PART_OBJECT)
 				continue;
-			name = arena_printf(l->m->arena, "%s_%d_%s", l->jobs->prefix ? l->jobs->prefix : "model", i, p->name);
+			name = arena_printf(l->m->arena, "%s_%d_%s",
+				l->jobs->prefix ? l->jobs->prefix : "model", i, p->name);
 			if (work_write(&l->work, name, p->data, p->size))
 				return X_TOOL;
 			vec_push(l->m, &l->objects, (void *)tmp(l, name));
@@ -340,7 +341,8 @@ weights(Link *l)
 		}
 		if (seen || !n)
 			continue;
-		path = tmp(l, arena_printf(l->m->arena, "%s_%d_weights.o", l->jobs->prefix ? l->jobs->prefix : "model", i));
+		path = tmp(l, arena_printf(l->m->arena, "%s_%d_weights.o",
+			l->jobs->prefix ? l->jobs->prefix : "model", i));
 		fp = fopen(path, "wb");
 		ok = fp && elf_write_weights(job->meta, cpu_of(job)->triple, n, symbols, fp) == 0;
 		if (fp)
@@ -368,13 +370,15 @@ api(Link *l)
 		s, s, s, TCC_ABI_VERSION, (int)sizeof(TccUserApi), s, s);
 	/* references that draw routines into the user's program */
 	if (needs(l, -1))
-		text = arena_printf(l->m->arena, "%s\t.section .data.rel.ro, \"aw\"\n\t.quad tcc_host_call\n", text);
+		text = arena_printf(l->m->arena,
+			"%s\t.section .data.rel.ro, \"aw\"\n\t.quad tcc_host_call\n", text);
 	for (h = host_libs; h->symbol; h++)
 		if (needs(l, h->lib))
 			text = arena_printf(l->m->arena, "%s\t.quad %s\n", text, h->symbol);
 	if (work_write(&l->work, "api.s", text, strlen(text)))
 		return X_TOOL;
-	obj = tmp(l, arena_printf(l->m->arena, "%s_api.o", l->jobs->prefix ? l->jobs->prefix : "model"));
+	obj = tmp(l, arena_printf(l->m->arena, "%s_api.o",
+		l->jobs->prefix ? l->jobs->prefix : "model"));
 	command_add_words(&l->cmd, l->m, l->cc);
 	arg(l, "-c");
 	arg(l, "-o");
@@ -384,7 +388,7 @@ api(Link *l)
 	return run(l, "the library's table");
 }
 
-/* ---- the header beside a library ----------------------------------------------------------------------------- */
+/* ---- the header beside a library ------------------------------------------------------------- */
 
 static void
 port_lines(FILE *fp, const Job *job, const char *kind, const TccTable *t)
@@ -432,12 +436,14 @@ header(Link *l, const char *path)
 
 	if (!fp)
 		abort();
-	fprintf(fp, "/* The compiled model %s: positions of its inputs and outputs, and how to call it. */\n"
+	fprintf(fp,
+		"/* The compiled model %s: positions of its inputs and outputs, and how to call it. */\n"
 		"#ifndef TCC_MODEL_%s_H\n#define TCC_MODEL_%s_H\n\n", job->m->name ? job->m->name : prefix,
 		prefix, prefix);
 	fprintf(fp, "%s\n", abi ? (const char *)abi->data : "#include <tcc-ml/abi.h>");
 	fprintf(fp, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
-	fprintf(fp, "extern const TccModel %s_tcc_model;\nextern const TccUserApi %s_tcc_api;\n\n", prefix, prefix);
+	fprintf(fp, "extern const TccModel %s_tcc_model;\nextern const TccUserApi %s_tcc_api;\n\n",
+		prefix, prefix);
 	port_lines(fp, job, "in", &h->inputs);
 	port_lines(fp, job, "out", &h->outputs);
 	fprintf(fp, "#ifdef __cplusplus\n}\n#endif\n#endif\n");
@@ -450,7 +456,7 @@ header(Link *l, const char *path)
 	return r;
 }
 
-/* ---- artefacts -------------------------------------------------------------------------------------------------- */
+/* ---- artefacts ------------------------------------------------------------------------------- */
 
 static int
 common_args(Link *l, const char *path)
@@ -462,8 +468,7 @@ common_args(Link *l, const char *path)
 	arg(l, "%s", path);
 	r = object_args(l);
 	arg(l, "-Wl,--gc-sections,--build-id=none,-z,noseparate-code,-z,noexecstack");
-	if (!l->jobs->keep_symbols)
-		arg(l, "-s");
+	arg(l, "-s");
 	return r;
 }
 
@@ -491,7 +496,8 @@ device_args(Link *l)
 	arg(l, "%s", tmp(l, "libtcc_rt.a"));
 	for (h = host_libs; h->symbol; h++)
 		if (needs(l, h->lib)) {
-			/* archives of libraries are no position-independent code: a shared object needs them beside it */
+			/* archives of libraries are no position-independent code: a shared object needs them
+			 * beside it */
 			arg(l, l->jobs->kind == EMIT_SO ? "-Wl,--as-needed" : "-Wl,-Bstatic");
 			for (library = h->library; *library; library += n + (library[n] == ' ')) {
 				n = (int)strcspn(library, " ");

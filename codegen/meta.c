@@ -41,7 +41,7 @@ grow(Bytes *b, size_t n)
 	return memset(b->at + b->n - n, 0, n);
 }
 
-/* ---- strings -------------------------------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 static TccString
 str(Lay *l, const char *s)
@@ -116,14 +116,16 @@ nodes_text(Module *m, const Loc *loc)
 	for (; loc; loc = loc->next, sep = ", ") {
 		if (n++ == 32)
 			return arena_printf(m->arena, "%s ...", s);
-		s = arena_printf(m->arena, "%s%s%s", s, sep, loc->name ? loc->name : loc->type ? loc->type : "?");
+		s = arena_printf(m->arena, "%s%s%s", s, sep,
+			loc->name ? loc->name : loc->type ? loc->type : "?");
 	}
 	return s;
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------ */
+/* ---- weights --------------------------------------------------------------------------------- */
 
-/* A string constant: TccStr rows whose pointers are offsets from the weights' start, then the bytes. */
+/* A string constant: TccStr rows whose pointers are offsets from the weights' start, then the
+ * bytes. */
 static void *
 string_rows(Lay *l, const Data *d, int64_t offset, int64_t *size)
 {
@@ -150,7 +152,8 @@ static bool
 same_data(const Data *a, const Data *b)
 {
 	return a == b || (a->size == b->size && a->count == b->count && !a->strings && !b->strings
-		&& (a->bytes == b->bytes || (a->size < 1 << 16 && memcmp(a->bytes, b->bytes, a->size) == 0)));
+		&& (a->bytes == b->bytes
+			|| (a->size < 1 << 16 && memcmp(a->bytes, b->bytes, a->size) == 0)));
 }
 
 /* Places the data; equal contents once. Index of its part. */
@@ -202,7 +205,7 @@ hash_weights(const Meta *t)
 	return h;
 }
 
-/* ---- tables -------------------------------------------------------------------------------------------- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static void
 dim_row(Lay *l, Node *d)
@@ -235,7 +238,8 @@ port_type(Lay *l, TccPort *p, const Type *t)
 	case T_SEQ:
 		p->kind = TCC_SEQUENCE;
 		p->elem_kind = t->elem[0]->kind == T_MAP ? TCC_MAP : TCC_TENSOR;
-		p->dtype = (uint32_t)dtypes[t->elem[0]->kind == T_MAP ? t->elem[0]->elem[0]->dtype : t->elem[0]->dtype].onnx;
+		p->dtype = (uint32_t)dtypes[
+			t->elem[0]->kind == T_MAP ? t->elem[0]->elem[0]->dtype : t->elem[0]->dtype].onnx;
 		p->key_dtype = t->elem[0]->kind == T_MAP ? (uint32_t)dtypes[t->elem[0]->dtype].onnx : 0;
 		p->rank = -1;
 		return;
@@ -282,14 +286,16 @@ ports(Lay *l)
 	int i;
 
 	for (i = 0; i < r->nparams; i++)
-		port(l, &l->inputs, r->params[i]->type, l->m->in_names ? l->m->in_names[i] : r->params[i]->name,
+		port(l, &l->inputs, r->params[i]->type,
+			l->m->in_names ? l->m->in_names[i] : r->params[i]->name,
 			plan && plan->in_buf ? plan->in_buf[i] : -1,
 			plan && plan->in_default ? plan->in_default[i] : NULL);
 	for (i = 0; i < r->nresults; i++)
 		port(l, &l->outputs, r->results[i]->type, output_name(l->m, i), -1, NULL);
 }
 
-/* Its name if that begins with its number, as schedules name kernels; else with the number before it. */
+/* Its name if that begins with its number, as schedules name kernels; else with the number
+ * before it. */
 static char *
 kernel_ident(Lay *l, const char *name, int i)
 {
@@ -306,7 +312,8 @@ static void
 map_row(Lay *l, const Kernel *k, const TensorMap *t)
 {
 	TccMap r = {.buffer = (uint32_t)t->buf, .rank = (uint32_t)t->rank, .gathers = t->gathers,
-		.dtype = (uint32_t)dtypes[k->bufs[t->buf]->type->dtype].onnx, .swizzle = (uint32_t)t->swizzle};
+		.dtype = (uint32_t)dtypes[k->bufs[t->buf]->type->dtype].onnx,
+		.swizzle = (uint32_t)t->swizzle};
 	int i;
 
 	for (i = 0; i < t->rank; i++) {
@@ -490,7 +497,7 @@ meta_get(Job *job)
 	return job->meta;
 }
 
-/* ---- the weights as bytes ---------------------------------------------------------------------------------- */
+/* ---- the weights as bytes -------------------------------------------------------------------- */
 
 bool
 meta_same_weights(const Meta *a, const Meta *b)
@@ -515,8 +522,9 @@ meta_write_weights(const Meta *t, FILE *fp)
 	int i;
 
 	for (i = 0; i < t->nweights; i++) {
-		if (fwrite(zero, 1, (size_t)(t->weights[i].offset - at), fp) != (size_t)(t->weights[i].offset - at)
-		 || fwrite(t->weights[i].bytes, 1, (size_t)t->weights[i].size, fp) != (size_t)t->weights[i].size)
+		size_t gap = (size_t)(t->weights[i].offset - at), size = (size_t)t->weights[i].size;
+
+		if (fwrite(zero, 1, gap, fp) != gap || fwrite(t->weights[i].bytes, 1, size, fp) != size)
 			return -1;
 		at = t->weights[i].offset + t->weights[i].size;
 	}
@@ -547,10 +555,10 @@ meta_write_weights_file(const Meta *t, const char *path, Diag *d)
 	return X_OK;
 }
 
-/* ---- routines ----------------------------------------------------------------------------------- */
+/* ---- routines -------------------------------------------------------------------------------- */
 
-/* The names of the user's functions that the plan calls, each once, in order: symbols in list, which
- * has room for n; how many there are. */
+/* The names of the user's functions that the plan calls, each once, in order: symbols in list,
+ * which has room for n; how many there are. */
 static int
 called_functions(const Module *m, const char **list, int room)
 {

@@ -1,5 +1,6 @@
 /*
- * PTX as C for the simulator, so that what only the compiler and inline assembly say is run as well.
+ * PTX as C for the simulator, so that what only the compiler and inline assembly say is run as
+ * well.
  *
  * This file knows PTX's syntax; what instructions do is said in runtime/device/tcc_ptx.h. A kernel
  * becomes a function with a variable for each register and a label for each label, an instruction a
@@ -33,7 +34,7 @@ typedef struct Instr {
 	int nargs;
 } Instr;
 
-typedef struct Array { Token name; bool shared, external; } Array;      /* or a parameter of bytes */
+typedef struct Array { Token name; bool shared, external; } Array;  /* or a parameter of bytes */
 
 typedef struct Ptx {
 	Module *m;
@@ -453,12 +454,13 @@ address_space(Ptx *x, const Instr *i)
 	fputs(");", x->out);
 }
 
-/* How the instruction is done elsewhere: in which memory, how cached, how ordered, at which target. */
+/* How the instruction is done elsewhere: in which memory, how cached, how ordered, at which
+ * target. */
 static bool
 is_hint(const char *part)
 {
-	static const char *const hints[] = {"global", "shared", "shared::cta", "relaxed", "acq_rel", "gpu",
-		"cta", "sys", "ca", "cg", "L2::128B", "L2::64B", "noftz", "to"};
+	static const char *const hints[] = {"global", "shared", "shared::cta", "relaxed", "acq_rel",
+		"gpu", "cta", "sys", "ca", "cg", "L2::128B", "L2::64B", "noftz", "to"};
 	size_t k;
 
 	for (k = 0; k < sizeof hints / sizeof *hints; k++)
@@ -516,7 +518,8 @@ function(Ptx *x, const Instr *i)
 	}
 }
 
-/* cp.async.bulk.tensor.Nd.shared::cluster.global[.im2col].mbarrier::... [to], [map, {place}], [bar][, {offsets}] */
+/* cp.async.bulk.tensor.Nd.shared::cluster.global[.im2col].mbarrier::... [to], [map, {place}],
+ * [bar][, {offsets}] */
 static void
 copy_box(Ptx *x, const Instr *i)
 {
@@ -545,17 +548,19 @@ copy_box(Ptx *x, const Instr *i)
 	fputs(gathers ? ");" : "0);", x->out);
 }
 
-/* wgmma.mma_async.sync.aligned.m64nNkK.ACC.A.B {sums}, a, b, keep[, 1, 1[, along a, along b]]; a: a tile, or
- * {registers}, which are along the depth and have no number of that */
+/* wgmma.mma_async.sync.aligned.m64nNkK.ACC.A.B {sums}, a, b, keep[, 1, 1[, along a, along b]];
+ * a: a tile, or {registers}, which are along the depth and have no number of that */
 static void
 group_product(Ptx *x, const Instr *i)
 {
-	const char *a = i->part[i->nparts > 1 ? i->nparts - 2 : 0], *b = last(i), *n = strchr(i->part[4], 'n');
+	const char *a = i->part[i->nparts > 1 ? i->nparts - 2 : 0], *b = last(i),
+		*n = strchr(i->part[4], 'n');
 	bool held = i->nargs > 1 && i->arg[1].kind == LIST;
 	int k;
 
-	if (strcmp(i->part[1], "mma_async") || i->nparts != 8 || !n || i->nargs < 4 || i->arg[0].kind != LIST
-	 || (held ? i->arg[1].n != 4 : i->arg[1].kind != WORD) || i->arg[0].n != atoi(n + 1) / 2) {
+	if (strcmp(i->part[1], "mma_async") || i->nparts != 8 || !n || i->nargs < 4 ||
+			i->arg[0].kind != LIST || i->arg[0].n != atoi(n + 1) / 2 ||
+			(held ? i->arg[1].n != 4 : i->arg[1].kind != WORD)) {
 		refuse(x, &i->op, "this product of a warp group is not known");
 		return;
 	}
@@ -568,8 +573,8 @@ group_product(Ptx *x, const Instr *i)
 		fputs(" }, *const a_[] = { ", x->out);
 		put_list(x, &i->arg[1], "&");
 	}
-	fprintf(x->out, " }; tcc_sim_wgmma_into(\"wgmma_%s%s\", %d, d_, %s, ", a, strcmp(a, b) ? b : "", atoi(n + 1),
-		held ? "a_, 0" : "0");
+	fprintf(x->out, " }; tcc_sim_wgmma_into(\"wgmma_%s%s\", %d, d_, %s, ", a, strcmp(a, b) ? b : "",
+		atoi(n + 1), held ? "a_, 0" : "0");
 	for (k = 1 + held; k < 4; k++) {
 		put_value(x, &i->arg[k].at[0]);
 		fputs(", ", x->out);
@@ -669,12 +674,13 @@ instruction(Ptx *x)
 static const char *
 register_type(const Token *t)
 {
-	return is(t, ".pred") ? "ptx_pred" : t->p[t->n - 1] == '8' ? "u8" : t->p[t->n - 1] == '6' ? "u16"
-		: t->p[t->n - 1] == '2' ? "u32" : "u64";
+	char end = t->p[t->n - 1];
+	return is(t, ".pred") ? "ptx_pred"
+		: end == '8' ? "u8" : end == '6' ? "u16" : end == '2' ? "u32" : "u64";
 }
 
-/* .reg TYPE name<N>, name ...; a register that nothing has set may be read where PTX does not care, but
- * C does: it begins as 0. */
+/* .reg TYPE name<N>, name ...; a register that nothing has set may be read where PTX does not
+ * care, but C does: it begins as 0. */
 static void
 registers(Ptx *x)
 {
@@ -786,7 +792,8 @@ external_arrays(Ptx *x)
 	for (k = 0; k < x->nglobal; k++) {
 		if (!x->arrays[k].external)
 			continue;
-		for (i = x->at, depth = 1; depth && x->tok[i].n && !same(&x->tok[i], &x->arrays[k].name); i++)
+		for (i = x->at, depth = 1; depth && x->tok[i].n &&
+			!same(&x->tok[i], &x->arrays[k].name); i++)
 			depth += is(&x->tok[i], "{") - is(&x->tok[i], "}");
 		if (depth && x->tok[i].n)
 			shared_array(x, &x->arrays[k], 0);

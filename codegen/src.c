@@ -141,7 +141,7 @@ static void put_parts(Folder *f)
 	}
 }
 
-/* ---- the Makefile ---------------------------------------------------------------------------------- */
+/* ---- the Makefile ---------------------------------------------------------------------------- */
 
 static const char head[] =
 	"# Builds the program from its source: `make`. CC and CFLAGS%s are yours to choose.\n"
@@ -250,7 +250,8 @@ static void put_makefile(Folder *f, const char *objects, const char *sim, const 
 			for (const char *s = h->library; *s; s += strcspn(s, " ") + (s[strcspn(s, " ")] == ' '))
 				fprintf(o, " -l%.*s", (int)strcspn(s, " "), s);
 	fprintf(o, "%s\nOBJS =%s\n", libs, objects);
-	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name, machine_gpu(t) ? " simulated $(SIMOBJS) kernels.*.bin" : "");
+	fprintf(o, tail, name, machine_gpu(t) ? " -ldl" : "", name,
+		machine_gpu(t) ? " simulated $(SIMOBJS) kernels.*.bin" : "");
 	if (t->kind == M_CUDA)
 		fprintf(o, cuda_rules, arch, arch, arch + 3, arch, arch + 3);
 	else if (t->kind == M_HIP)
@@ -283,7 +284,8 @@ int src_link(Job *job, int n, const char *path)
 		return X_USAGE;
 	}
 	if (mkdir(path, 0777) && errno != EEXIST) {
-		diag_error(job->m->diag, X_TOOL, NULL, "cannot make the folder %s: %s", path, strerror(errno));
+		diag_error(job->m->diag, X_TOOL, NULL, "cannot make the folder %s: %s", path,
+			strerror(errno));
 		return X_TOOL;
 	}
 	f.objects = open_memstream(&objects, &size);

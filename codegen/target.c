@@ -30,7 +30,8 @@ codegen_emit(Job *job)
 	if (job->kind == EMIT_SRC) {
 		job->weights_file = true;
 		if (!job->weights_name)
-			job->weights_name = arena_printf(job->m->arena, "%s.weights", job->prefix ? job->prefix : "model");
+			job->weights_name = arena_printf(job->m->arena, "%s.weights",
+				job->prefix ? job->prefix : "model");
 	}
 	if (!job->target)
 		job->target = job->kind == EMIT_SRC && job->machine->kind == M_CPU ? &target_c
@@ -40,7 +41,8 @@ codegen_emit(Job *job)
 		return X_UNSUPPORTED;
 	}
 	if (!(job->target->kinds >> job->kind & 1)) {
-		diag_error(d, X_USAGE, NULL, "target %s cannot emit %s", job->machine->name, emit_names[job->kind]);
+		diag_error(d, X_USAGE, NULL, "target %s cannot emit %s", job->machine->name,
+			emit_names[job->kind]);
 		return X_USAGE;
 	}
 	if (!meta_get(job))

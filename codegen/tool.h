@@ -35,10 +35,10 @@ char *file_read(const char *path, size_t *size);
 /* Is the program in PATH? */
 bool tool_found(const char *name);
 
-/* ---- functions.c ------------------------------------------------------------------------------ */
+/* ---- functions.c ----------------------------------------------------------------------------- */
 
-/* The files of the functions that the job's plan calls, each once, in `paths` (const char *): sources
- * compiled by cc, objects and shared objects where they lie. Exit code, after a message. */
+/* The files of the functions that the job's plan calls, each once, in `paths` (const char *):
+ * sources compiled by cc, objects and shared objects where they lie. Exit code, after a message. */
 int functions_files(const Work *, Job *, const char *cc, Vec *paths);
 bool function_shared(const char *path);              /* a shared object? */
 
@@ -65,7 +65,7 @@ void gpu_report(Job *);                              /* warns of kernels that sp
 KernelUse *gpu_use(Job *, const char *name, size_t n);   /* of the kernel of that symbol, or NULL */
 void gpu_describe(const Machine *, FILE *);
 
-/* ---- cuda.c, hip.c, sim.c ---------------------------------------------------------------------- */
+/* ---- cuda.c, hip.c, sim.c -------------------------------------------------------------------- */
 
 /* Is there an NVRTC? Its version and place, for `doctor`. */
 bool cuda_nvrtc(int *major, int *minor, char *where, size_t size);

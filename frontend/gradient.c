@@ -127,7 +127,8 @@ Node *import_gradient(Import *im, const OnnxNode *n, Node **in, Env *e)
 {
 	Part p = { .im = im, .node = n, .g = n->graph };
 	const OnnxAttr *xs = attr_of(n, "xs"), *zs = attr_of(n, "zs"), *y = attr_of(n, "y");
-	int nx = xs && xs->kind == OA_STRINGS ? xs->n : 0, nz = zs && zs->kind == OA_STRINGS ? zs->n : 0;
+	int nx = xs && xs->kind == OA_STRINGS ? xs->n : 0,
+		nz = zs && zs->kind == OA_STRINGS ? zs->n : 0;
 	Node **operands = NEWN(im->m, Node *, nx + 1);
 	Env inner = { .up = e };
 
@@ -137,7 +138,8 @@ Node *import_gradient(Import *im, const OnnxNode *n, Node **in, Env *e)
 			return NULL;
 		}
 	if (!nx || !y || y->kind != OA_STRING || (zs && zs->kind != OA_STRINGS) || n->nin != nx + nz) {
-		node_error(im->om, n, X_INVALID, "its %d inputs are not the values of those that xs and zs name,"
+		node_error(im->om, n, X_INVALID,
+			"its %d inputs are not the values of those that xs and zs name,"
 			" or y names none", n->nin);
 		return NULL;
 	}
@@ -147,7 +149,8 @@ Node *import_gradient(Import *im, const OnnxNode *n, Node **in, Env *e)
 	const char *target = named(im, &y->s[0]);
 	int errors = im->om->diag->errors;
 	if (!import_nodes(im, part_of(&p, target), &inner, 0, true)) {
-		node_error(im->om, n, X_UNSUPPORTED, "an If between xs and y is open: fix what it depends on with"
+		node_error(im->om, n, X_UNSUPPORTED,
+			"an If between xs and y is open: fix what it depends on with"
 			" --shape or --freeze");
 		return NULL;
 	}

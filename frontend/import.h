@@ -57,7 +57,7 @@ bool attempt_end(Attempt *);
 /* The regions of an operator that searches with a decoder; false after reporting. */
 bool search_regions(Import *, const Form *, const Op *, Env *, int *n, Region **);
 
-/* ---- gradient.c ------------------------------------------------------------------------------- */
+/* ---- gradient.c ------------------------------------------------------------------------------ */
 
 /* A Gradient among the graph's nodes; NULL after reporting. */
 Node *import_gradient(Import *, const OnnxNode *, Node **in, Env *);

@@ -1,7 +1,8 @@
 /*
  * The subgraphs of com.microsoft's searches (GreedySearch, Sampling, BeamSearch, WhisperBeamSearch)
- * as the regions that the row's builder takes (ir.h, "ops/search.c"). Their inputs are told by place
- * and name, as onnxruntime's conversion tools write them; B is the batch, R the rows, P what is past:
+ * as the regions that the row's builder takes (ir.h, "ops/search.c"). Their inputs are told by
+ * place and name, as onnxruntime's conversion tools write them; B is the batch, R the rows, P what
+ * is past:
  *
  *   decoder only      input_ids [R, 1], position_ids [R, 1], attention_mask [R, P + 1], past_i
  *                     [2, R, heads, P, size]... -> logits, present_i...
@@ -168,7 +169,8 @@ static int64_t declared(Search *s, const OnnxGraph *g, int input, int rank, int 
 
 	if (t && t->kind == OT_TENSOR && t->has_shape && t->rank == rank && t->dims[axis].value >= 0)
 		return t->dims[axis].value;
-	diag_error(s->im->om->diag, X_INVALID, s->f->loc, "input \"%s\" of its %s must be declared with %d"
+	diag_error(s->im->om->diag, X_INVALID, s->f->loc,
+		"input \"%s\" of its %s must be declared with %d"
 		" dimensions and a number for dimension %d", g->in[input].name, g->attr, rank, axis);
 	return -1;
 }
@@ -180,7 +182,8 @@ static Node *empty_past(Search *s, const OnnxGraph *g, int input, int rank)
 	int64_t heads = declared(s, g, input, rank, rank - 3),
 		size = declared(s, g, input, rank, rank - 1);
 	DType d = g->in[input].type ? dtype_of_onnx(g->in[input].type->elem) : DT_NONE;
-	Node *ax[5], *dims[5] = { x_idx(m, 2), s->z.batch, x_idx(m, heads), x_idx(m, 0), x_idx(m, size) };
+	Node *ax[5], *dims[5] = { x_idx(m, 2), s->z.batch, x_idx(m, heads), x_idx(m, 0),
+		x_idx(m, size) };
 
 	if (heads < 0 || size < 0 || (!dt_float(d) && !unfit(s, "a past is not declared as floats")))
 		return NULL;
@@ -204,13 +207,16 @@ static bool decoder_fits(Search *s, const OnnxGraph *g)
 
 	for (int i = n; i < g->nin; i++)
 		if (strncmp(g->in[i].name, "past_key", 8) && strncmp(g->in[i].name, "past_value", 10)
-				&& (strncmp(g->in[i].name, "past_", 5) || !strcmp(g->in[i].name, "past_sequence_length")))
-			return unfit(s, arena_printf(s->m->arena, "its decoder takes \"%s\": a past in a buffer of"
+				&& (strncmp(g->in[i].name, "past_", 5) ||
+				!strcmp(g->in[i].name, "past_sequence_length")))
+			return unfit(s, arena_printf(s->m->arena,
+			"its decoder takes \"%s\": a past in a buffer of"
 				" its final size is defined only by kernels for CUDA", g->in[i].name));
 	s->self = self;
 	s->cross = s->model == MODEL_DECODER ? 0 : self;
 	if (self < 1 || past != s->self + s->cross)
-		return unfit(s, arena_printf(s->m->arena, "its decoder has %d inputs for the past and %d results"
+		return unfit(s, arena_printf(s->m->arena,
+			"its decoder has %d inputs for the past and %d results"
 			" after the logits", past, self));
 	return true;
 }
@@ -398,8 +404,8 @@ bool search_regions(Import *im, const Form *f, const Op *op, Env *e, int *n, Reg
 	}
 	if (s.model < MODEL_DECODER || s.model > MODEL_SOUND || !s.decoder
 			|| (s.model != MODEL_DECODER) != (s.encoder != NULL) || (s.model && s.init)) {
-		diag_error(im->om->diag, X_INVALID, f->loc, "model_type %lld does not fit the subgraphs it has",
-			(long long)s.model);
+		diag_error(im->om->diag, X_INVALID, f->loc,
+			"model_type %lld does not fit the subgraphs it has", (long long)s.model);
 		return false;
 	}
 	s.z = search_sizes(im->m, op, f->nin, f->in);

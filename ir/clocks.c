@@ -27,8 +27,8 @@ static const double
 	sync_share = 0.88,     /* of a matrix unit's peak, by instructions of warps */
 	group_share = 0.8,     /* by those of warp groups */
 	amd_share = 0.6,
-	/* where warp groups have instructions of their own, those of warps reach less: mma.sync 62.9 % on
-	 * average on H100 (Luo et al., arXiv:2501.12084); later machines are taken to be alike */
+	/* where warp groups have instructions of their own, those of warps reach less: mma.sync 62.9
+	 * % on average on H100 (Luo et al., arXiv:2501.12084); later machines are taken to be alike */
 	narrow_share = 0.629;
 
 enum { PARTS = 4 };            /* of a unit: a warp uses those of one */
@@ -116,7 +116,8 @@ phase_clocks(const Machine *t, int warps, const Phase *p, double per, double all
 double
 work_us(const Machine *t, const Launch *l, const Phase *phases, int n, double *by)
 {
-	double per = least(gpu_resident(t, l), up(l->blocks / t->units)), clocks = 0, one[N_RESOURCES] = {0};
+	double per = least(gpu_resident(t, l), up(l->blocks / t->units)), clocks = 0,
+		one[N_RESOURCES] = {0};
 	double rounds = (double)(int64_t)(l->blocks / (per * t->units));
 	double rest = l->blocks - rounds * per * t->units;
 	int i, k;

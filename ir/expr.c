@@ -441,7 +441,8 @@ cast_to_index(Module *m, Node *e)
 		 || (e->type->dtype == DT_I32 && sizes_only(e->in[0]))))
 			return e->in[0];
 		return NULL;
-	case O_ADD: case O_SUB: case O_MUL: case O_DIV: case O_REM: case O_FLOORDIV: case O_MOD: case O_MIN:
+	case O_ADD: case O_SUB: case O_MUL: case O_DIV: case O_REM: case O_FLOORDIV: case O_MOD:
+	case O_MIN:
 	case O_MAX: case O_NEG:
 		if (e->type->dtype != DT_I64 && (e->type->dtype != DT_I32 || !sizes_only(e)))
 			return NULL;

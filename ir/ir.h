@@ -194,8 +194,8 @@ struct Op {
 	const struct Function *function;   /* HOST, of a user's operator: what computes it */
 };
 
-/* A user's C function (runtime/abi.h, TccFunction), and the source (.c), object (.o) or shared object
- * (.so) that has it. */
+/* A user's C function (runtime/abi.h, TccFunction), and the source (.c), object (.o) or shared
+ * object (.so) that has it. */
 typedef struct Function { const char *symbol, *file; } Function;
 
 /* Attribute of a graph node; lists are interned, sorted by name, defaults filled in. */
@@ -462,7 +462,8 @@ extern const Op *const op_families[];
 const Op *op_find(const char *name);                     /* by the IR's name */
 const Op *op_find_onnx(const char *domain, const char *type);
 const Op *op_next(const Op *);                           /* every graph row, NULL to begin */
-/* Likewise of the module's own operators (Module.library) first: those declared before one; all if it is NULL. */
+/* Likewise of the module's own operators (Module.library) first: those declared before one; all
+ * if it is NULL. */
 const Op *library_find(const Module *, const char *name, const Op *before);
 const Op *library_find_onnx(const Module *, const char *domain, const char *type);   /* of them alone */
 
@@ -565,11 +566,11 @@ bool module_eval(Module *, Level, Node *const *inputs, Node **outputs, bool wide
 /* The expansion of a scalar operation (exp ...) in terms of the spelled ones; NULL if it is
  * spelled. Operand type f32 or f64 (narrower floats compute in f32 before this is asked). */
 Node *math_expand(Module *, OpCode, int nin, Node *const *in);
-/* The function of a value of a half type d, in f32: near enough that rounded to d it is within 0.6 ulp.
- * NULL: nothing cheaper than math_expand does. */
+/* The function of a value of a half type d, in f32: near enough that rounded to d it is within
+ * 0.6 ulp. NULL: nothing cheaper than math_expand does. */
 Node *math_half(Module *, OpCode, DType d, Node *f32);
-/* e^a of an f32 or f64 a <= 0, to be summed beside e^0: in f32 within 2 ulp where that is a normal number,
- * and 0 below -87.7. A NaN stays one. */
+/* e^a of an f32 or f64 a <= 0, to be summed beside e^0: in f32 within 2 ulp where that is a
+ * normal number, and 0 below -87.7. A NaN stays one. */
 Node *math_exp_low(Module *, Node *a);
 double math_ulp(OpCode, DType);                          /* its stated error */
 /* Casts between f32 and a narrower float by integer operations; NULL for other pairs. f4e2m1 stands
@@ -583,11 +584,11 @@ Node *math_cast(Module *, DType to, DType from, Node *in);
 enum { INDEX32_MAX = INT32_MAX - (1 << 16) };
 
 /*
- * A tensor in global memory as the hardware's copies of boxes see it (GPU): an argument of the kernel, made by
- * the host at each launch from the actual sizes. Elements of a box that lie outside of the tensor are 0.
- * Dimensions stand fastest first. A gathering map (im2col) walks over pixels instead: its box is
- * box[0] channels of box[1] pixels that follow each other by step[] in the last dimensions, from `lower` to the
- * dimension's end plus `upper`.
+ * A tensor in global memory as the hardware's copies of boxes see it (GPU): an argument of the
+ * kernel, made by the host at each launch from the actual sizes. Elements of a box that lie outside
+ * of the tensor are 0. Dimensions stand fastest first. A gathering map (im2col) walks over pixels
+ * instead: its box is box[0] channels of box[1] pixels that follow each other by step[] in the last
+ * dimensions, from `lower` to the dimension's end plus `upper`.
  */
 enum { MAP_RANK = 5 };
 typedef struct TensorMap {
@@ -598,7 +599,8 @@ typedef struct TensorMap {
 	int rank, box[MAP_RANK], step[MAP_RANK];
 	bool gathers;
 	int swizzle;           /* bytes of a row within which pieces of 16 change places: 32, 64, 128 */
-	/* host expressions; elements, from the buffer's first and from one to the next (stride[0] is 1) */
+	/* host expressions; elements, from the buffer's first and from one to the next (stride[0] is
+	 * 1) */
 	Node *offset, *dim[MAP_RANK], *stride[MAP_RANK];
 	Node *lower[MAP_RANK - 2], *upper[MAP_RANK - 2];   /* of the dimensions between, fastest first */
 } TensorMap;
@@ -629,8 +631,8 @@ struct Kernel {
 	const Loc *loc;
 	const char **errors;   /* texts for bound: error number k+1 is errors[k] */
 	int nerrors;
-	/* while it is planned: the tensors of its buffers; where the condition does not hold, the kernel that
-	 * is launched instead; NULL: it always fits */
+	/* while it is planned: the tensors of its buffers; where the condition does not hold, the
+	 * kernel that is launched instead; NULL: it always fits */
 	Node **tensors, *fits;
 	Kernel *otherwise;
 };
@@ -648,13 +650,12 @@ Node *l_let(Module *, Region *, Node *value);                         /* usable 
 Node *l_when(Module *, Region *, Node *cond, Region *then, Region *els);
 Node *l_barrier(Module *, Region *);
 Node *l_prefetch(Module *, Region *, Node *buffer, Node *index);   /* index: past the end, too */
-/* How a move is made: asynchronously from global to shared memory, 4 or 16 bytes a thread; words of
- * a thread's own between its registers (u32) and memory; or a warp's 8 x 8 matrices of 2-byte
- * elements, 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes, of
- * matrix l / 8, and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4;
- * transposed: these rows of column l / 4.
- * Or a box of a tensor map to shared memory, by one thread (l_move_box); or a tile of a CPU's matrix unit
- * (l_move_tile). */
+/* How a move is made: asynchronously from global to shared memory, 4 or 16 bytes a thread; words
+ * of a thread's own between its registers (u32) and memory; or a warp's 8 x 8 matrices of 2-byte
+ * elements, 4 of them, from shared memory to 4 words a lane: lane l names row l % 8, 16 bytes,
+ * of matrix l / 8, and gets of matrix j as word j its elements 2 (l % 4) and after of row l / 4;
+ * transposed: these rows of column l / 4. Or a box of a tensor map to shared memory, by one
+ * thread (l_move_box); or a tile of a CPU's matrix unit (l_move_tile). */
 typedef enum MoveKind { MOVE_ASYNC, MOVE_WORDS, MOVE_MATRICES, MOVE_TRANSPOSED, MOVE_BOX, MOVE_TILE,
 	N_MOVES } MoveKind;
 extern const char *const move_kinds[N_MOVES];
@@ -662,22 +663,25 @@ extern const char *const move_kinds[N_MOVES];
 typedef struct Spot { Node *buffer, *const *idx; } Spot;
 /* cond NULL: always */
 Node *l_move(Module *, Region *, MoveKind, int bytes, Spot to, Spot from, Node *cond);
-/* The box of `bytes` at a tensor map's coordinates, pieces swizzled as the map says; its bytes count at the
- * barrier `on` (sync.def) when they have landed. */
+/* The box of `bytes` at a tensor map's coordinates, pieces swizzled as the map says; its bytes
+ * count at the barrier `on` (sync.def) when they have landed. */
 Node *l_move_box(Module *, Region *, int bytes, Spot to, Spot from, Spot on);
-/* A matrix unit's tile to or from memory: row i from the place in memory on, i strides of elements behind. */
+/* A matrix unit's tile to or from memory: row i from the place in memory on, i strides of
+ * elements behind. */
 Node *l_move_tile(Module *, Region *, Spot to, Spot from, Node *stride);
 Node *l_commit(Module *, Region *);
 Node *l_wait(Module *, Region *, int pending);
 Node *l_mma(Module *, Region *, const char *instruction, Spot c, Spot a, Spot b);
 /*
- * The same by a group of four warps from tiles in shared memory, asynchronously (sync.def): m x n of the
- * instruction's. Of each tile: bytes of a stored row, its swizzle; bytes from a block of rows to the next where
- * the tile is stored along its own axis, 0 where along the depth. A may be a fragment in registers instead, as the
- * warp instruction of 16 rows has it, of 2-byte elements; they stay as they are until the product is waited for.
+ * The same by a group of four warps from tiles in shared memory, asynchronously (sync.def): m x n
+ * of the instruction's. Of each tile: bytes of a stored row, its swizzle; bytes from a block of
+ * rows to the next where the tile is stored along its own axis, 0 where along the depth. A may be a
+ * fragment in registers instead, as the warp instruction of 16 rows has it, of 2-byte elements;
+ * they stay as they are until the product is waited for.
  */
 typedef struct Stored { int row, next; } Stored;
-Node *l_mma_group(Module *, Region *, const char *instruction, int n, Spot c, Spot a, Stored, Spot b, Stored);
+Node *l_mma_group(Module *, Region *, const char *instruction, int n, Spot c, Spot a, Stored,
+	Spot b, Stored);
 /* The numbers behind an mma's or sync's places; how many */
 int l_numbers(const Node *statement, Node *const **v);
 /* A row of sync.def, which says what it is for; place.buffer NULL where it has none. */

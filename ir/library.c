@@ -112,12 +112,15 @@ static Node *attribute_words(Build *b)
 		abort();
 	for (const Attr *a = b->attrs; a; a = a->next) {
 		const void *v = a->kind == A_INT ? (const void *)&a->i : a->kind == A_FLOAT ? &a->f
-			: a->kind == A_INTS ? (const void *)a->is : a->kind == A_FLOATS ? (const void *)a->fs : a->s;
-		uint32_t n = a->kind == A_STR ? (uint32_t)strlen(a->s) : a->kind == A_INT || a->kind == A_FLOAT
-			? 1 : (uint32_t)a->n, bytes = a->kind == A_STR ? n + 1 : n * 8;
+			: a->kind == A_INTS ? (const void *)a->is : a->kind == A_FLOATS ? (const void *)a->fs
+			: a->s;
+		uint32_t n = a->kind == A_STR ? (uint32_t)strlen(a->s)
+			: a->kind == A_INT || a->kind == A_FLOAT ? 1 : (uint32_t)a->n;
+		uint32_t bytes = a->kind == A_STR ? n + 1 : n * 8;
 		uint32_t name = (uint32_t)strlen(a->name) + 1, pad = 0;
 		if (a->kind > A_FLOATS) {
-			unsupported(b, "attribute '%s': functions take numbers, lists of them and strings", a->name);
+			unsupported(b, "attribute '%s': functions take numbers, lists of them and strings",
+				a->name);
 			continue;
 		}
 		uint32_t head[4] = { a->kind, n, (name + 7) / 8 * 8, (bytes + 7) / 8 * 8 };
@@ -155,8 +158,8 @@ static Node *called(Build *b, int k, const Type *type, int nin, Node **in)
 		if (!b->in[i])
 			args = arena_printf(m->arena, "%s #-1", args);
 		else
-			args = arena_printf(m->arena, "%s %d #%d R%d", args, at, dtypes[dtype_of(b->in[i])].onnx, at),
-			at++;
+			args = arena_printf(m->arena, "%s %d #%d R%d", args, at,
+				dtypes[dtype_of(b->in[i])].onnx, at), at++;
 	return t_host(m, arena_printf(m->arena, "c.%s", f->symbol), args, type, nin, in);
 }
 
@@ -179,7 +182,8 @@ static Node *read_results(P *p, Build *b, Map *map)
 		int rank = ps_axis_list(p, axes, MAX_RANK);
 		DType d = ps_dtype(p);
 		if (k == s->nout || !plain_type(d) || d == DT_STRING)
-			ps_bad(p, k == s->nout ? "the signature has %d results" : "a result of this type", s->nout);
+			ps_bad(p, k == s->nout ? "the signature has %d results" : "a result of this type",
+				s->nout);
 		for (int i = 0; i < rank; i++)
 			dims[i] = extent(b->m, subst(b->m, axes[i]->in[0], map, false));
 		out[k] = called(b, k, ty_tensor(b->m, d, rank, dims), n, in);

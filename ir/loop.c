@@ -141,8 +141,8 @@ l_move(Module *m, Region *r, MoveKind kind, int bytes, Spot to, Spot from, Node 
 Node *
 l_move_box(Module *m, Region *r, int bytes, Spot to, Spot from, Spot on)
 {
-	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes, .name = intern(m, move_kinds[MOVE_BOX])},
-		3, (Spot[]){to, from, on}, 0, NULL);
+	return places(m, r, (Node){.op = core_op(O_MOVE), .n = bytes,
+		.name = intern(m, move_kinds[MOVE_BOX])}, 3, (Spot[]){to, from, on}, 0, NULL);
 }
 
 Node *
@@ -153,8 +153,8 @@ l_move_tile(Module *m, Region *r, Spot to, Spot from, Node *stride)
 
 	if (t->nin)
 		is_int(t->in[t->nin - 1], &words);
-	return places(m, r, (Node){.op = core_op(O_MOVE), .n = 4 * words, .name = intern(m, move_kinds[MOVE_TILE])},
-		2, (Spot[]){to, from}, 1, &stride);
+	return places(m, r, (Node){.op = core_op(O_MOVE), .n = 4 * words,
+		.name = intern(m, move_kinds[MOVE_TILE])}, 2, (Spot[]){to, from}, 1, &stride);
 }
 
 Node *
@@ -177,9 +177,11 @@ l_mma(Module *m, Region *r, const char *instruction, Spot c, Spot a, Spot b)
 }
 
 Node *
-l_mma_group(Module *m, Region *r, const char *instruction, int n, Spot c, Spot a, Stored sa, Spot b, Stored sb)
+l_mma_group(Module *m, Region *r, const char *instruction, int n, Spot c, Spot a, Stored sa, Spot b,
+	Stored sb)
 {
-	Node *v[] = {x_idx(m, n), x_idx(m, sa.row), x_idx(m, sa.next), x_idx(m, sb.row), x_idx(m, sb.next)};
+	Node *v[] = {x_idx(m, n), x_idx(m, sa.row), x_idx(m, sa.next), x_idx(m, sb.row),
+		x_idx(m, sb.next)};
 
 	return places(m, r, (Node){.op = core_op(O_MMA), .name = intern(m, instruction)}, 3,
 		(Spot[]){c, a, b}, 5, v);
@@ -205,8 +207,8 @@ sync_find(const char *name)
 Node *
 l_sync(Module *m, Region *r, const char *name, Spot place, int n, Node *const *args)
 {
-	return places(m, r, (Node){.op = core_op(O_SYNCH), .name = intern(m, name)}, place.buffer != NULL, &place,
-		n, args);
+	return places(m, r, (Node){.op = core_op(O_SYNCH), .name = intern(m, name)},
+		place.buffer != NULL, &place, n, args);
 }
 
 int

@@ -189,8 +189,8 @@ machine_dot4(const Machine *t)
 {
 	if (machine_has(t, "avx512vnni") || machine_has(t, "avxvnni") || machine_has(t, "dotprod"))
 		return 1;
-	return machine_has(t, t->vector_bits > 256 ? "avx512bw" : t->vector_bits > 128 ? "avx2" : "sse4.1")
-		? 2 : 0;
+	const char *widen = t->vector_bits > 256 ? "avx512bw" : t->vector_bits > 128 ? "avx2" : "sse4.1";
+	return machine_has(t, widen) ? 2 : 0;
 }
 
 bool

@@ -10,9 +10,9 @@
  * Sources: the scheme of fdlibm (log, asin, sin), of Cephes (atan), of N. Juffa (erf).
  *
  * sin, cos and tan subtract multiples of a three-part pi/2 where that is exact enough; elsewhere
- * (|x| > 5e7; f64 also nearer than 2^-28 to a multiple) they choose sin_far, cos_far, tan_far, which
- * multiply by as many bits of 2/pi as matter (Payne and Hanek). No more than a branch stands for these
- * where they are not chosen: a target calls them.
+ * (|x| > 5e7; f64 also nearer than 2^-28 to a multiple) they choose sin_far, cos_far, tan_far,
+ * which multiply by as many bits of 2/pi as matter (Payne and Hanek). No more than a branch stands
+ * for these where they are not chosen: a target calls them.
  */
 #include <math.h>
 
@@ -160,8 +160,8 @@ static Node *exp_short(const X *x, Node *a)
 	return mul(x, addk(x, p, 1), pow2_of(x, t));
 }
 
-/* The exponent's bias stands in the magic number, so that n's low bits alone are the power of two; n = -127
- * makes that 0. */
+/* The exponent's bias stands in the magic number, so that n's low bits alone are the power of
+ * two; n = -127 makes that 0. */
 Node *
 math_exp_low(Module *m, Node *a)
 {
@@ -170,7 +170,8 @@ math_exp_low(Module *m, Node *a)
 	if (!f32(x))
 		return exp_scaled(x, a, NULL, 1);
 	a = at_least(x, a, -88);
-	Node *t = madk(x, a, 0x1.715476p+0, k(x, x->magic + x->bias)), *n = addk(x, t, -x->magic - x->bias);
+	Node *t = madk(x, a, 0x1.715476p+0, k(x, x->magic + x->bias)),
+		*n = addk(x, t, -x->magic - x->bias);
 	Node *r = madk(x, n, -0x1.7f7d1cp-20, madk(x, n, -0x1.62e4p-1, a));
 	return mul(x, mad(x, r, poly(x, r, COEF(EXP_LOW_F32)), k(x, 1)),
 		value(x, both(x, O_SHL, bits(x, t), x->mant)));
@@ -410,10 +411,11 @@ static Quarter quarter_near(const X *x, Node *a)
 }
 
 /* 2/pi in binary, after 64 zeros */
-static const uint64_t two_over_pi[] = { 0, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
-	0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484,
-	0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f,
-	0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08,
+static const uint64_t two_over_pi[] = { 0, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0,
+	0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c,
+	0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4,
+	0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
+	0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08,
 	0x56033046fc7b6bab };
 
 enum { PI_WORDS = sizeof two_over_pi / sizeof *two_over_pi, LIMBS = 6 };
@@ -444,8 +446,8 @@ static void window(const X *x, Node *s, Node **limb)
 	}
 }
 
-/* f[0..3]: |a| 2/pi modulo 4 as a fraction of 4, 32 bits each; |a| >= 1/2. With a = m 2^e, the bits of
- * 2/pi before e - 2 give whole multiples. */
+/* f[0..3]: |a| 2/pi modulo 4 as a fraction of 4, 32 bits each; |a| >= 1/2. With a = m 2^e, the
+ * bits of 2/pi before e - 2 give whole multiples. */
 static void turns(const X *x, Node *a, Node **f)
 {
 	Node *u = bits(x, mag(x, a)), *l[LIMBS], *carry = ku(x, 0);

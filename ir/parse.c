@@ -189,7 +189,8 @@ static void check_core(P *p, const Node *t)
 		ps_bad(p, "loop<n> takes a trip count, a condition and n values, and gives a tuple");
 	if (t->op->code == O_LOOP && (t->regions[0]->nparams != t->n + 1 ||
 			t->regions[0]->nresults != t->type->rank + 1))
-		ps_bad(p, "a loop's body takes the trip and the values, and gives the condition and the results");
+		ps_bad(p,
+			"a loop's body takes the trip and the values, and gives the condition and the results");
 	for (int k = 0; t->op->code == O_IF && k < 2; k++)
 		if (t->regions[k]->nresults != t->type->rank || t->regions[k]->nparams)
 			ps_bad(p, "a branch gives %d results", t->type->rank);

@@ -163,7 +163,8 @@ static void mma(P *p, Region *r)
 			ps_want(p, ",");
 		v[i] = ps_small(p, 0, 1 << 18);
 	}
-	l_mma_group(p->m, r, name, v[0], at[0], at[1], (Stored){ v[1], v[2] }, at[2], (Stored){ v[3], v[4] });
+	l_mma_group(p->m, r, name, v[0], at[0], at[1], (Stored){ v[1], v[2] }, at[2],
+		(Stored){ v[3], v[4] });
 }
 
 static void sync_statement(P *p, Region *r)
@@ -375,7 +376,8 @@ static void tensor_map(P *p, Kernel *k)
 		alike = alike && t->rank > 2 && exprs(p, "lower", t->rank - 2, t->lower) == t->rank - 2
 			&& exprs(p, "upper", t->rank - 2, t->upper) == t->rank - 2
 			&& ints(p, "step", t->rank - 2, t->step + 1) == t->rank - 2;
-	if (!alike || boxes != (t->gathers ? 2 : t->rank) || t->view->nin != t->rank + (t->gathers ? t->rank - 2 : 0))
+	if (!alike || boxes != (t->gathers ? 2 : t->rank) ||
+			t->view->nin != t->rank + (t->gathers ? t->rank - 2 : 0))
 		ps_bad(p, "a map's lists do not fit each other");
 	ps_want(p, "swizzle");
 	t->swizzle = ps_small(p, 0, 128);

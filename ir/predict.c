@@ -19,10 +19,10 @@
 /* Instructions of operations that are more than one: of the plain units, of the special ones. */
 static const struct { OpCode op; double plain, special; } costs[] = {
 	{O_DIV, 8, 1}, {O_REM, 30, 1}, {O_SQRT, 8, 1}, {O_EXP, 12, 0}, {O_LOG, 16, 0}, {O_LOG1P, 20, 1},
-	{O_EXPM1, 16, 0}, {O_POW, 40, 0}, {O_SIN, 24, 0}, {O_COS, 24, 0}, {O_TAN, 30, 1}, {O_ASIN, 24, 1},
-	{O_ACOS, 24, 1}, {O_ATAN, 24, 1}, {O_SINH, 20, 1}, {O_COSH, 20, 1}, {O_TANH, 18, 1},
-	{O_ASINH, 30, 1}, {O_ACOSH, 30, 1}, {O_ATANH, 30, 1}, {O_ERF, 22, 0}, {O_LGAMMA, 60, 1},
-	{O_EX2, 0, 1}, {O_SIN_FAR, 200, 0}, {O_COS_FAR, 200, 0}, {O_TAN_FAR, 200, 1},
+	{O_EXPM1, 16, 0}, {O_POW, 40, 0}, {O_SIN, 24, 0}, {O_COS, 24, 0}, {O_TAN, 30, 1},
+	{O_ASIN, 24, 1}, {O_ACOS, 24, 1}, {O_ATAN, 24, 1}, {O_SINH, 20, 1}, {O_COSH, 20, 1},
+	{O_TANH, 18, 1}, {O_ASINH, 30, 1}, {O_ACOSH, 30, 1}, {O_ATANH, 30, 1}, {O_ERF, 22, 0},
+	{O_LGAMMA, 60, 1}, {O_EX2, 0, 1}, {O_SIN_FAR, 200, 0}, {O_COS_FAR, 200, 0}, {O_TAN_FAR, 200, 1},
 };
 
 enum { MAX_LANES = 64, MOST_BYTES = 16, SECTOR = 32, BANKS = 32, MAX_PHASES = 64, MAX_SAMPLE = 256 };
@@ -241,8 +241,8 @@ as_vector(Count *c, const Node *at)
 	return b - a == 1;
 }
 
-/* Of the blocks that run at once, how many different places the first thread accesses, as a share of
- * the blocks: what they do not share. */
+/* Of the blocks that run at once, how many different places the first thread accesses, as a
+ * share of the blocks: what they do not share. */
 static double
 unshared(Count *c, const Node *at)
 {
@@ -591,14 +591,16 @@ wait_for_copies(Count *c, const Node *s)
 		c->in->waits += c->serial * load_clocks / (double)(s->n + 1);
 }
 
-/* By warp groups, four warps each; tiles are read from shared memory, the first factor's unless registers hold it. */
+/* By warp groups, four warps each; tiles are read from shared memory, the first factor's unless
+ * registers hold it. */
 static void
 multiply_group(Count *c, const Node *s, Node *const *by)
 {
 	const Mma *x = mma_find(s->name);
 	double n = c->times * (double)(int)(active_warps(c) / 4), columns = (double)value(c, by[0]).i;
 	double rows = l_spot(s, 1).buffer->type->space == SP_REG ? 0 : x->m;
-	double flops = n * 2 * x->m * columns * x->k, read = (rows + columns) * x->k * dtypes[x->type].bits / 8;
+	double flops = n * 2 * x->m * columns * x->k,
+		read = (rows + columns) * x->k * dtypes[x->type].bits / 8;
 
 	c->in->matrix += n * mma_clocks(c->t, x) * columns / x->n;
 	c->in->issued += n * 4;
@@ -685,7 +687,8 @@ compulsory(Count *c, double *moved)
 		Touch *t = map_get(&c->touched, c->k->bufs[i]);
 		if (!t)
 			continue;
-		size = (double)value(c, c->k->bufs[i]->in[0]).i * dtypes[c->k->bufs[i]->type->dtype].bits / 8;
+		size = (double)value(c, c->k->bufs[i]->in[0]).i *
+			dtypes[c->k->bufs[i]->type->dtype].bits / 8;
 		once = least(size, t->all * blocks);
 		sum += once;
 		again += t->own * blocks > once ? t->own * blocks - once : 0;
@@ -698,7 +701,8 @@ static void
 times(Count *c, Prediction *p)
 {
 	const Machine *t = c->t;
-	double by[N_RESOURCES] = {0}, l2 = c->sectors * SECTOR, waves = 0, most = launch_us, start, ideal, mma;
+	double by[N_RESOURCES] = {0}, l2 = c->sectors * SECTOR, waves = 0, most = launch_us, start,
+		ideal, mma;
 	double hz = t->ghz * 1e3 /* cycles a us */;
 	int i;
 
@@ -716,13 +720,15 @@ times(Count *c, Prediction *p)
 	p->flops = c->flops * c->launch.blocks;
 	p->matrix_flops = c->matrix_flops * c->launch.blocks;
 	p->blocks = c->launch.blocks;
-	p->occupancy = least(1, gpu_resident(t, &c->launch) * c->launch.warps * t->warp / t->threads_unit);
+	p->occupancy = least(1,
+		gpu_resident(t, &c->launch) * c->launch.warps * t->warp / t->threads_unit);
 	p->sector_ratio = c->ideal_sectors > 0 ? c->sectors / c->ideal_sectors : 1;
 	p->wavefront_ratio = c->ideal_waves > 0 ? waves / c->ideal_waves : 1;
 	mma = p->matrix_flops / (t->fp16_clk * hz * t->units);
 	ideal = (p->flops - p->matrix_flops) / (t->fp32_clk * hz * t->units);
 	ideal = mma > ideal ? mma : ideal;
-	p->roofline_share = (p->bytes / (t->gbs * 1e3) > ideal ? p->bytes / (t->gbs * 1e3) : ideal) / p->us;
+	double streamed = p->bytes / (t->gbs * 1e3);
+	p->roofline_share = (streamed > ideal ? streamed : ideal) / p->us;
 }
 
 bool
@@ -734,8 +740,8 @@ kernel_predict(Module *m, const Kernel *k, const Machine *t, int registers, Pred
 	int i;
 
 	c.in = c.phases;
-	c.launch = (Launch){.blocks = 1, .warps = (k->block + t->warp - 1) / t->warp, .shared = k->shared,
-		.registers = registers};
+	c.launch = (Launch){.blocks = 1, .warps = (k->block + t->warp - 1) / t->warp,
+		.shared = k->shared, .registers = registers};
 	for (i = 0; i < k->nsyms; i++)
 		bind(&c, k->syms[i], value(&c, k->args[i]).i);
 	for (i = 0; i < 3; i++)

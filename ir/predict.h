@@ -10,8 +10,8 @@
 
 typedef struct Prediction {
 	double us;             /* a launch */
-	/* what most of the time is due to: "dram", "l2", "matrix", "fp32", "special", "shared", "issue",
-	 * "latency", "launch" */
+	/* what most of the time is due to: "dram", "l2", "matrix", "fp32", "special", "shared",
+	 * "issue", "latency", "launch" */
 	const char *limit;
 	double roofline_share; /* the time that bytes or flops alone would take, of it */
 	double blocks;
@@ -53,8 +53,8 @@ extern const double barrier_clocks;
 
 double mma_clocks(const Machine *, const Mma *);   /* of a unit for one instruction of a warp */
 double gpu_resident(const Machine *, const Launch *);   /* blocks that a unit holds at once */
-/* Microseconds of the kernel without its launch, phases one after another. by, if not NULL: += of it,
- * what each resource is to blame for. */
+/* Microseconds of the kernel without its launch, phases one after another. by, if not NULL: +=
+ * of it, what each resource is to blame for. */
 double work_us(const Machine *, const Launch *, const Phase *, int n, double *by);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The verifier: what each level may hold (ir/README.md). It runs after every pass, where what it finds
- * is a bug of ours, and over text that was read, whose author's error it is.
+ * The verifier: what each level may hold (ir/README.md). It runs after every pass, where what it
+ * finds is a bug of ours, and over text that was read, whose author's error it is.
  *
  * all levels      operations have operands of fitting types; axes and carried values are used
  *                 within what binds them only
@@ -97,7 +97,8 @@ bool scalar_fits(OpCode op, int nin, Node *const *in, DType to, char *why, size_
 		snprintf(why, size, "%s and %s differ in width", dtypes[to].text, dtypes[d].text);
 		return false;
 	}
-	if (row->result != 'T' && to != (row->result == 'B' ? DT_BOOL : row->result == 'f' ? DT_F32 : d)) {
+	DType gives = row->result == 'B' ? DT_BOOL : row->result == 'f' ? DT_F32 : d;
+	if (row->result != 'T' && to != gives) {
 		snprintf(why, size, "the result of %s of %s is called %s", name, dtypes[d].text,
 			dtypes[to].text);
 		return false;
@@ -596,7 +597,8 @@ static void check_tile_mma(V *v, Node *n)
 		bug(v, "%s of tiles that do not fit", n->name);
 }
 
-/* May operand i of the instruction lie there? A group's first factor has a choice, if it is no byte's. */
+/* May operand i of the instruction lie there? A group's first factor has a choice, if it is no
+ * byte's. */
 static bool mma_place(const Mma *x, bool group, int i, Space space)
 {
 	if (x->kind == M_CPU)
@@ -633,7 +635,8 @@ static void check_buffer(V *v, const Node *b)
 		bug(v, "a buffer of %s", dtypes[b->type->dtype].text);
 	for (int i = 0; i < b->nin; i++) {
 		int64_t x;
-		bool fixed = b->type->space == SP_REG || b->type->space == SP_SHARED || b->type->space == SP_TILE;
+		bool fixed = b->type->space == SP_REG || b->type->space == SP_SHARED ||
+			b->type->space == SP_TILE;
 		if (fixed && (!is_int(b->in[i], &x) || x < 0))
 			bug(v, "an extent of %s is no constant", b->name ? b->name : "a tile");
 	}

@@ -220,8 +220,8 @@ typedef struct TccTimes {
 
 TccTimes tcc_times(const TccContext *ctx);
 uint64_t tcc_arena_bytes(const TccContext *ctx);        /* as of the last run */
-/* How often the last run waited for the device: once for its results, and for each datum on which the plan
- * depends; 0 on a CPU. */
+/* How often the last run waited for the device: once for its results, and for each datum on
+ * which the plan depends; 0 on a CPU. */
 uint64_t tcc_round_trips(const TccContext *ctx);
 const TccModel *tcc_inst_model(const TccInst *inst);    /* the variant that was picked */
 
@@ -251,10 +251,10 @@ typedef struct TccRun TccRun;
 /*
  * A user's operator in C (tcc-ml's --op-library). It is called on the host, for a GPU's model with
  * copies of the operands, once for each result that the model uses, on one thread of the run that
- * needs it; the same operands must give the same result. inputs are compact tensors, or TCC_NONE where
- * an optional one is left out; output is compact and has the declared shape, its memory is to be filled.
- * Returns 0; anything else ends the run with code 6 and `error`, which may be set to a text that
- * outlives the call.
+ * needs it; the same operands must give the same result. inputs are compact tensors, or TCC_NONE
+ * where an optional one is left out; output is compact and has the declared shape, its memory is to
+ * be filled. Returns 0; anything else ends the run with code 6 and `error`, which may be set to a
+ * text that outlives the call.
  */
 typedef struct TccFunctionAttr {
 	const char *name;
@@ -285,8 +285,8 @@ typedef int TccFunction(TccCall *call);
  * 64-byte aligned; *err gets 1 + the index of the error node whose index was bad (and clamped).
  * The split must not show in the result.
  *
- * A device kernel has the parameters: nbufs pointers, nsyms int64 (long long), when nerrors is not 0
- * `int *err` with the same meaning, and nmaps tensor maps of 128 bytes (CUtensorMap).
+ * A device kernel has the parameters: nbufs pointers, nsyms int64 (long long), when nerrors is not
+ * 0 `int *err` with the same meaning, and nmaps tensor maps of 128 bytes (CUtensorMap).
  */
 typedef void TccKernelFn(void *const *bufs, const int64_t *syms, int64_t begin, int64_t end,
                          unsigned char *scratch, int32_t *err);
@@ -430,10 +430,11 @@ typedef struct TccKernel {
 #define TCC_MAP_RANK 5
 
 /*
- * A tensor as a device's copies of boxes see it, made at each launch; dimensions fastest first. What depends
- * on sizes stands in the launch's arguments: elements from the buffer's first to the tensor's, rank sizes,
- * rank - 1 distances in elements (of the second dimension and on), and of a gathering map (im2col) the lower,
- * then the upper corners of the rank - 2 dimensions between the first and the last.
+ * A tensor as a device's copies of boxes see it, made at each launch; dimensions fastest first.
+ * What depends on sizes stands in the launch's arguments: elements from the buffer's first to the
+ * tensor's, rank sizes, rank - 1 distances in elements (of the second dimension and on), and of a
+ * gathering map (im2col) the lower, then the upper corners of the rank - 2 dimensions between the
+ * first and the last.
  */
 typedef struct TccMap {
 	uint32_t buffer;                /* of the kernel's */
@@ -631,9 +632,8 @@ struct TccRun {
 	X(map_values,  core, "dst map")
 
 /*
- * The libraries that routines need beyond the C library; a program carries the sources and links the
- * libraries of those that its plan calls.
- * name, source, what the linker gets
+ * The libraries that routines need beyond the C library; a program carries the sources and links
+ * the libraries of those that its plan calls. name, source, what the linker gets
  */
 #define TCC_HOST_LIB(X) \
 	X(unicode, "runtime/lib_unicode.c", "unistring") \

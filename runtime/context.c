@@ -4,8 +4,8 @@
 #include <time.h>
 #include "rt.h"
 
-/* Work in kernels that threads can share, in cost units (launch.c), that pays waking them early: some
- * 20 us are won, a wake costs the caller 2. */
+/* Work in kernels that threads can share, in cost units (launch.c), that pays waking them early:
+ * some 20 us are won, a wake costs the caller 2. */
 enum {
 	HEAT_COST = 1 << 20,
 	HEAT_REST = 64,         /* runs without, after one whose threads were woken and got nothing */
@@ -199,8 +199,9 @@ void tcc_context_free(TccContext *ctx)
 
 /* --- a run ------------------------------------------------------------------------------- */
 
-/* Wakes the pool's threads for a run whose last one had work for them: they are there when it begins, or,
- * where it begins late and they sleep again, for nothing, which is not soon tried again. */
+/* Wakes the pool's threads for a run whose last one had work for them: they are there when it
+ * begins, or, where it begins late and they sleep again, for nothing, which is not soon tried
+ * again. */
 static void heat(TccContext *ctx)
 {
 	if (ctx->heated && !ctx->shared)
@@ -244,7 +245,8 @@ static int start_run(TccContext *ctx)
 static int check_errors(TccContext *ctx)
 {
 	const TccInst *inst = ctx->inst;
-	for (uint32_t k = 0; k < inst->meta->kernels.count && (!inst->dev || ctx->stage.words_bytes); k++) {
+	for (uint32_t k = 0; k < inst->meta->kernels.count &&
+		(!inst->dev || ctx->stage.words_bytes); k++) {
 		const TccKernel *kernel = &inst->kernels[k];
 		int32_t code = ctx->errors[k];
 		if (!code)

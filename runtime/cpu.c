@@ -154,7 +154,8 @@ int tcc_cpu_check(const char *needs, TccErr *err)
 			i++;
 		Found found = i < TCC_COUNT(features) ? look(&features[i]) : ABSENT;
 		if (n && found == REFUSED)
-			return tcc_fail(err, TCC_NO_DEVICE, "the system does not permit '%.*s' (arch_prctl), which "
+			return tcc_fail(err, TCC_NO_DEVICE,
+				"the system does not permit '%.*s' (arch_prctl), which "
 			                "the program was compiled for", (int)n, s);
 		if (n && found == ABSENT)
 			return tcc_fail(err, TCC_NO_DEVICE, "this CPU lacks '%.*s', which the program was "

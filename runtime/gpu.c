@@ -121,8 +121,9 @@ static int unfit(Gpu *g, int code, TccErr *err)
 	bool old = code && g->version && version > g->version;
 	return tcc_fail(err, TCC_NO_DEVICE, "the device (%s) cannot run what the program was compiled "
 	                "for: %s%s%s%s; %s", device, list, needs, why ? "; the driver says: " : "",
-	                why ? why : "", old ? "renew the driver" : code ? "compile with its --target too, or "
-	                "renew the driver" : "compile with its --target too");
+	                why ? why : "", old ? "renew the driver"
+	                : code ? "compile with its --target too, or renew the driver"
+	                : "compile with its --target too");
 }
 
 static int load_module(Gpu *g, TccErr *err)
@@ -302,7 +303,8 @@ int tcc_gpu_sync(TccDevice *dev, void *stream, TccErr *err)
 
 /* --- graphs ------------------------------------------------------------------------------ */
 
-/* What a list is recorded with: a stream for each lane, an event for each piece that another lane waits for. */
+/* What a list is recorded with: a stream for each lane, an event for each piece that another
+ * lane waits for. */
 typedef struct Recorder {
 	Gpu *g;
 	const TccWork *list;

@@ -64,15 +64,17 @@ typedef struct GpuDriver {
 	const char *(*error)(Gpu *g, int code);
 	/* Places the images in the order in which to try them; returns how many can fit. */
 	uint64_t (*choose)(Gpu *g, uint64_t *order);
-	/* The API version that the model's images need, as the driver numbers it; 0: not known. May be NULL. */
+	/* The API version that the model's images need, as the driver numbers it; 0: not known. May
+	 * be NULL. */
 	int (*needs)(const TccModel *m);
 	/* The device's architecture as --target says it, or nothing; may be NULL. */
 	void (*arch)(Gpu *g, char *text, size_t size);
 	void (*close)(Gpu *g);
 	int (*allow_shared)(Gpu *g, void *function, unsigned bytes);
-	/* Launches a kernel that may begin before the stream's work ahead of it ends, since it waits for that
-	 * by itself; NULL, or -1: the driver cannot. */
-	int (*launch_early)(Gpu *g, void *stream, const TccKernel *k, void *function, const TccLaunch *l);
+	/* Launches a kernel that may begin before the stream's work ahead of it ends, since it waits
+	 * for that by itself; NULL, or -1: the driver cannot. */
+	int (*launch_early)(Gpu *g, void *stream, const TccKernel *k, void *function,
+		const TccLaunch *l);
 } GpuDriver;
 
 struct Gpu {

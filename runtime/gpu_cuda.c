@@ -14,7 +14,8 @@ static const char *const calls[] = {
 _Static_assert(sizeof calls == sizeof(GpuCalls), "a name for each call");
 
 static const char *const graphs[] = {
-	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy",
+	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+	"cuGraphDestroy",
 	"cuGraphLaunch", "cuGraphExecDestroy", "cuEventCreate", "cuEventDestroy_v2", "cuEventRecord",
 	"cuStreamWaitEvent",
 };
@@ -108,14 +109,16 @@ static void arch(Gpu *g, char *text, size_t size)
 }
 
 /*
- * The CUDA version whose driver takes the images, from the PTX's own: 7.0 came with CUDA 11.0, 8.0 with 12.0,
- * 9.0 with 13.0. A toolkit's cubins need a driver of its major version, its PTX one of its minor version too.
+ * The CUDA version whose driver takes the images, from the PTX's own: 7.0 came with CUDA 11.0, 8.0
+ * with 12.0, 9.0 with 13.0. A toolkit's cubins need a driver of its major version, its PTX one of
+ * its minor version too.
  */
 static int needs(const TccModel *m)
 {
 	int major = 0, minor = 0;
 	for (uint64_t i = 0; i < m->nimages; i++) {
-		const char *v = strncmp(m->images[i].arch, "compute_", 8) ? NULL : strstr(m->images[i].data, ".version ");
+		const char *v = strncmp(m->images[i].arch, "compute_", 8) ? NULL
+			: strstr(m->images[i].data, ".version ");
 		if (v && sscanf(v, ".version %d.%d", &major, &minor) == 2 && major >= 7)
 			return (major + 4) * 1000 + minor * 10;
 	}
@@ -155,7 +158,8 @@ typedef int LaunchEx(const LaunchConfig *c, void *function, void **params, void 
 enum { PROGRAMMATIC_SERIALIZATION = 6, RECORDS_EARLY = 12030 };
 
 /* A programmatic dependent launch; recorded ones keep it from CUDA 12.3 on. */
-static int launch_early(Gpu *g, void *stream, const TccKernel *k, void *function, const TccLaunch *l)
+static int launch_early(Gpu *g, void *stream, const TccKernel *k, void *function,
+                        const TccLaunch *l)
 {
 	LaunchAttribute early = {.id = PROGRAMMATIC_SERIALIZATION, .value.on = 1};
 	LaunchConfig c = {
@@ -194,11 +198,13 @@ static const GpuDriver driver = {
 /* Values of cuda.h, by size of an element */
 enum { MAP_U8 = 0, MAP_U16 = 1, MAP_F32 = 7, PROMOTE_256 = 3 };
 
-typedef int EncodeTiled(void *map, int type, uint32_t rank, void *p, const uint64_t *dim, const uint64_t *stride,
-                        const uint32_t *box, const uint32_t *step, int interleave, int swizzle, int promote, int fill);
-typedef int EncodeIm2col(void *map, int type, uint32_t rank, void *p, const uint64_t *dim, const uint64_t *stride,
-                         const int *lower, const int *upper, uint32_t channels, uint32_t pixels,
-                         const uint32_t *step, int interleave, int swizzle, int promote, int fill);
+typedef int EncodeTiled(void *map, int type, uint32_t rank, void *p, const uint64_t *dim,
+                        const uint64_t *stride, const uint32_t *box, const uint32_t *step,
+                        int interleave, int swizzle, int promote, int fill);
+typedef int EncodeIm2col(void *map, int type, uint32_t rank, void *p, const uint64_t *dim,
+                         const uint64_t *stride, const int *lower, const int *upper,
+                         uint32_t channels, uint32_t pixels, const uint32_t *step, int interleave,
+                         int swizzle, int promote, int fill);
 
 /* cuTensorMapEncodeTiled or Im2col: a driver for CUDA 12 or later has them. */
 static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err)
@@ -206,7 +212,8 @@ static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err
 	const TccMap *r = b->row;
 	Gpu *g = (Gpu *)dev;
 	void *fn = g->optional[r->gathers ? MAP_IM2COL : MAP_TILED];
-	int type = b->size == 1 ? MAP_U8 : b->size == 2 ? MAP_U16 : MAP_F32, lower[TCC_MAP_RANK], upper[TCC_MAP_RANK];
+	int type = b->size == 1 ? MAP_U8 : b->size == 2 ? MAP_U16 : MAP_F32, lower[TCC_MAP_RANK],
+		upper[TCC_MAP_RANK];
 	int swizzle = r->swizzle == 128 ? 3 : r->swizzle == 64 ? 2 : r->swizzle == 32 ? 1 : 0;
 	uint64_t dim[TCC_MAP_RANK], stride[TCC_MAP_RANK];
 	if (!fn)
@@ -220,13 +227,15 @@ static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err
 		upper[i] = (int)b->upper[i];
 	}
 	int rc = r->gathers
-		? ((EncodeIm2col *)fn)(arg, type, r->rank, b->p, dim, stride, lower, upper, r->box[0], r->box[1], r->step,
-		                       0, swizzle, PROMOTE_256, 0)
-		: ((EncodeTiled *)fn)(arg, type, r->rank, b->p, dim, stride, r->box, r->step, 0, swizzle, PROMOTE_256, 0);
+		? ((EncodeIm2col *)fn)(arg, type, r->rank, b->p, dim, stride, lower, upper, r->box[0],
+		                       r->box[1], r->step, 0, swizzle, PROMOTE_256, 0)
+		: ((EncodeTiled *)fn)(arg, type, r->rank, b->p, dim, stride, r->box, r->step, 0, swizzle,
+		                      PROMOTE_256, 0);
 	return rc ? tcc_gpu_fail(g, rc, "making a tensor map", err) : 0;
 }
 
-static int open_cuda(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err)
+static int open_cuda(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal,
+                     TccErr *err)
 {
 	return tcc_gpu_open(&driver, dev, m, all, ordinal, err);
 }

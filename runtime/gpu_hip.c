@@ -7,12 +7,14 @@ static const char *const calls[] = {
 	"hipInit", "hipGetDeviceCount", "hipDeviceGet", "hipDeviceGetName", "hipModuleLoadData",
 	"hipModuleUnload", "hipModuleGetFunction", "hipMalloc", "hipFree", "hipMemcpyHtoDAsync",
 	"hipMemcpyDtoHAsync", "hipMemcpyDtoDAsync", "hipMemsetD8Async", "hipStreamCreateWithFlags",
-	"hipStreamDestroy", "hipStreamSynchronize", "hipModuleLaunchKernel", "hipHostMalloc", "hipHostFree",
+	"hipStreamDestroy", "hipStreamSynchronize", "hipModuleLaunchKernel", "hipHostMalloc",
+	"hipHostFree",
 };
 _Static_assert(sizeof calls == sizeof(GpuCalls), "a name for each call");
 
 static const char *const graphs[] = {
-	"hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags", "hipGraphDestroy",
+	"hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags",
+	"hipGraphDestroy",
 	"hipGraphLaunch", "hipGraphExecDestroy", "hipEventCreateWithFlags", "hipEventDestroy",
 	"hipEventRecord", "hipStreamWaitEvent",
 };
@@ -38,12 +40,13 @@ static const char *error(Gpu *g, int code)
 /* What an old driver may lack; hipDeviceProp_t has changed its form with this name. */
 enum { PROPERTIES, PROPERTIES_OLD };
 
-static const char *const optional[GPU_OPTIONAL] = {"hipGetDevicePropertiesR0600", "hipGetDeviceProperties"};
+static const char *const optional[GPU_OPTIONAL] = {"hipGetDevicePropertiesR0600",
+	"hipGetDeviceProperties"};
 
 typedef int Properties(void *properties, int device);
 
-/* "gfx942" of "gfx942:sramecc+:xnack-": where it stands among the properties differs from one version to
- * the next, but nothing else there begins so. */
+/* "gfx942" of "gfx942:sramecc+:xnack-": where it stands among the properties differs from one
+ * version to the next, but nothing else there begins so. */
 static void arch(Gpu *g, char *text, size_t size)
 {
 	static const size_t most = 8192;
@@ -57,8 +60,8 @@ static void arch(Gpu *g, char *text, size_t size)
 	free(all);
 }
 
-/* The code object of the device's architecture; where that is not known each is tried, since the loader
- * refuses another machine's. */
+/* The code object of the device's architecture; where that is not known each is tried, since the
+ * loader refuses another machine's. */
 static uint64_t choose(Gpu *g, uint64_t *order)
 {
 	const TccModel *m = g->dev.model;
@@ -89,7 +92,8 @@ static const GpuDriver driver = {
 	.optional = optional,
 };
 
-static int open_hip(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err)
+static int open_hip(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal,
+                    TccErr *err)
 {
 	return tcc_gpu_open(&driver, dev, m, all, ordinal, err);
 }

@@ -118,7 +118,8 @@ static int make_sim(SimDevice *d, const TccImage *image, TccErr *err)
 		.max_shared = machines[i].shared,
 		.traced = traced,
 		.count = traced,
-		/* for tests: what memory moves, for a second cache of so many bytes and so many blocks at once */
+		/* for tests: what memory moves, for a second cache of so many bytes and so many blocks
+		 * at once */
 		.l2 = traced ? from_environment("TCC_SIM_L2", 0) : 0,
 		.at_once = (uint32_t)from_environment("TCC_SIM_BLOCKS", 1),
 	};
@@ -126,7 +127,8 @@ static int make_sim(SimDevice *d, const TccImage *image, TccErr *err)
 	return d->sim ? 0 : tcc_fail(err, TCC_NO_DEVICE, "the simulator cannot be made");
 }
 
-static int sim_open(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal, TccErr *err)
+static int sim_open(TccDevice **dev, const TccModel *m, const TccModel *all, int ordinal,
+                    TccErr *err)
 {
 	(void)all;
 	if (!m->nimages || ordinal)
@@ -249,8 +251,8 @@ static int sim_zero(TccDevice *dev, void *stream, void *dst, uint64_t bytes, Tcc
 static int make_map(TccDevice *dev, const TccBox *b, TccMapArg *arg, TccErr *err)
 {
 	const TccMap *r = b->row;
-	SimTensor t = {.p = b->p, .rank = (int)r->rank, .size = (int)b->size, .swizzle = (int)r->swizzle,
-		.gathers = r->gathers};
+	SimTensor t = {.p = b->p, .rank = (int)r->rank, .size = (int)b->size,
+		.swizzle = (int)r->swizzle, .gathers = r->gathers};
 	(void)dev;
 	for (int i = 0; i < TCC_MAP_RANK; i++) {
 		t.dim[i] = b->dim[i];
@@ -303,7 +305,8 @@ static void sim_forget(TccDevice *dev, void *p, uint64_t bytes)
 	pthread_mutex_unlock(&sim(dev)->lock);
 }
 
-/* A graph is its list, issued in an order as far from the list's as the lanes allow: the last lane first. */
+/* A graph is its list, issued in an order as far from the list's as the lanes allow: the last
+ * lane first. */
 typedef struct SimGraph { const TccWork *list; uint32_t n; } SimGraph;
 
 static int sim_graph_new(TccDevice *dev, void *stream, const TccWork *list, uint32_t n,

@@ -25,7 +25,8 @@ const void *host_bytes(TccContext *ctx, int64_t buffer, uint64_t bytes);
 /* An empty result buffer of n strings; NULL after an error. */
 static inline TccStr *host_result(TccContext *ctx, int64_t dst, int64_t n)
 {
-	return tcc_slot_fit(ctx, dst, (uint64_t)n * sizeof(TccStr)) ? NULL : (TccStr *)(void *)ctx->slots[dst].p;
+	return tcc_slot_fit(ctx, dst, (uint64_t)n * sizeof(TccStr)) ? NULL
+		: (TccStr *)(void *)ctx->slots[dst].p;
 }
 
 static inline const TccStr *host_strings(const TccContext *ctx, int64_t buffer)

@@ -31,7 +31,8 @@ static const TccFunctionAttr *attributes(TccContext *ctx, const char *p, uint64_
 	TccFunctionAttr *list;
 	const char *end = p + size;
 	*n = 0;
-	for (const char *q = p; end - q >= (long)sizeof head; q += sizeof head + head[2] + head[3], ++*n)
+	for (const char *q = p; end - q >= (long)sizeof head; q += sizeof head + head[2] + head[3],
+		++*n)
 		memcpy(head, q, sizeof head);
 	list = tcc_run_alloc(ctx, *n * sizeof *list, true);
 	for (uint32_t i = 0; list && i < *n; i++) {

@@ -300,7 +300,8 @@ static const char *skip_space(const char *p, const char *end)
 	return p;
 }
 
-/* The next part of [*p, end); *p moves behind the delimiter. last: all that is left. False: none. */
+/* The next part of [*p, end); *p moves behind the delimiter. last: all that is left. False:
+ * none. */
 static bool next_part(const char **p, const char *end, TccStr by, bool last, TccStr *part)
 {
 	const char *b = by.size ? *p : skip_space(*p, end), *e = b;

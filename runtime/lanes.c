@@ -1,8 +1,8 @@
 /*
- * Which work of a list must wait for which, and on which of a few lanes (a device's streams) each piece
- * runs. Two pieces that touch the same bytes, one of them writing, keep their order; nothing else does. So
- * branches of a model run side by side wherever the arena has not given them the same memory, and no plan
- * needs to know of it.
+ * Which work of a list must wait for which, and on which of a few lanes (a device's streams) each
+ * piece runs. Two pieces that touch the same bytes, one of them writing, keep their order; nothing
+ * else does. So branches of a model run side by side wherever the arena has not given them the same
+ * memory, and no plan needs to know of it.
  */
 #include <string.h>
 #include "rt.h"
@@ -69,8 +69,8 @@ static void needs(const TccKernel *kernels, const TccWork *list, uint32_t i,
 	}
 }
 
-/* The lane whose last piece i waits for anyway, the later the better; else one that was never used; else the
- * one that has stood still for longest, and then i waits for its last piece too. */
+/* The lane whose last piece i waits for anyway, the later the better; else one that was never
+ * used; else the one that has stood still for longest, and then i waits for its last piece too. */
 static uint8_t choose(const uint32_t tail[TCC_LANES], const uint32_t need[TCC_LANES])
 {
 	int best = -1, idle = 0;

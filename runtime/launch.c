@@ -155,7 +155,8 @@ static int read_box(const TccMap *row, void *p, const int64_t *v, TccBox *box)
 	return n;
 }
 
-static int make_maps(TccContext *ctx, const TccKernel *k, void *const *bufs, const int64_t *v, TccMapArg *maps)
+static int make_maps(TccContext *ctx, const TccKernel *k, void *const *bufs, const int64_t *v,
+                     TccMapArg *maps)
 {
 	const TccMap *row = (const TccMap *)tcc_rows(ctx->inst->model, ctx->inst->meta->maps) + k->maps;
 	TccDevice *dev = ctx->inst->dev;

@@ -1,6 +1,6 @@
 /*
- * Pictures, by the libraries of their formats: JPEG, JPEG 2000, PNG, TIFF, WebP; BMP and PNM here. Each
- * format gives 8-bit RGB rows from the top; other pixel formats are made from that.
+ * Pictures, by the libraries of their formats: JPEG, JPEG 2000, PNG, TIFF, WebP; BMP and PNM here.
+ * Each format gives 8-bit RGB rows from the top; other pixel formats are made from that.
  */
 #include <openjpeg.h>
 #include <png.h>
@@ -109,7 +109,7 @@ static bool read_webp(TccBytes in, Image *im)
 	return im->head || WebPDecodeRGBInto(in.p, in.n, im->rgb, (size_t)w * (size_t)h * 3, w * 3);
 }
 
-/* --- a file in memory, for libraries that read files ------------------------------------------- */
+/* --- a file in memory, for libraries that read files ------------------------------------------ */
 
 typedef struct Memory {
 	TccBytes in;
@@ -163,8 +163,8 @@ static bool read_tiff(TccBytes in, Image *im)
 	uint32_t w = 0, h = 0, *rgba = NULL;
 	TIFFSetErrorHandler(NULL);
 	TIFFSetWarningHandler(NULL);
-	TIFF *t = TIFFClientOpen("picture", "rm", &m, tiff_read, tiff_write, tiff_seek, tiff_close, tiff_size,
-	                         NULL, NULL);
+	TIFF *t = TIFFClientOpen("picture", "rm", &m, tiff_read, tiff_write, tiff_seek, tiff_close,
+	                         tiff_size, NULL, NULL);
 	if (!t)
 		return false;
 	bool ok = TIFFGetField(t, TIFFTAG_IMAGEWIDTH, &w) && TIFFGetField(t, TIFFTAG_IMAGELENGTH, &h) &&
@@ -250,7 +250,7 @@ static bool read_jp2(TccBytes in, Image *im)
 	return ok;
 }
 
-/* --- BMP: uncompressed, with a palette or in 24 or 32 bits -------------------------------------- */
+/* --- BMP: uncompressed, with a palette or in 24 or 32 bits ------------------------------------ */
 
 static uint32_t le(const uint8_t *p, int n)
 {
@@ -260,8 +260,8 @@ static uint32_t le(const uint8_t *p, int n)
 	return v;
 }
 
-static void bmp_row(const uint8_t *row, int bits, const uint8_t *palette, uint32_t colours, int64_t w,
-                    uint8_t *to)
+static void bmp_row(const uint8_t *row, int bits, const uint8_t *palette, uint32_t colours,
+                    int64_t w, uint8_t *to)
 {
 	for (int64_t x = 0; x < w; x++, to += 3) {
 		const uint8_t *bgr = row + x * (bits / 8);
@@ -280,8 +280,10 @@ static bool read_bmp(TccBytes in, Image *im)
 	if (in.n < 54 || le(in.p + 14, 4) < 40 || le(in.p + 14, 4) > in.n - 14)
 		return false;
 	int bits = (int)le(in.p + 28, 2);
-	uint64_t from = le(in.p + 10, 4), table = 14 + (uint64_t)le(in.p + 14, 4), colours = le(in.p + 46, 4);
-	int64_t w = (int32_t)le(in.p + 18, 4), h = (int32_t)le(in.p + 22, 4), stride = (w * bits + 31) / 32 * 4;
+	uint64_t from = le(in.p + 10, 4), table = 14 + (uint64_t)le(in.p + 14, 4),
+		colours = le(in.p + 46, 4);
+	int64_t w = (int32_t)le(in.p + 18, 4), h = (int32_t)le(in.p + 22, 4),
+		stride = (w * bits + 31) / 32 * 4;
 	bool down = h < 0, known = bits == 1 || bits == 4 || bits == 8 || bits == 24 || bits == 32;
 	uint32_t packing = le(in.p + 30, 4);
 	h = down ? -h : h;
@@ -305,14 +307,15 @@ static bool read_pnm(TccBytes in, Image *im)
 	const int64_t dims[] = {-1, -1, 3};
 	const TccWant want = {.kind = TCC_TENSOR, .dtype = TCC_U8, .rank = 3, .dims = dims};
 	TccValue v = {0};
-	bool ok = !tcc_pnm_read(in, &want, &v, NULL) && room(im, v.u.tensor.shape[1], v.u.tensor.shape[0]);
+	bool ok = !tcc_pnm_read(in, &want, &v, NULL) &&
+		room(im, v.u.tensor.shape[1], v.u.tensor.shape[0]);
 	if (ok && !im->head)
 		memcpy(im->rgb, tcc_tensor_data(&v.u.tensor), (size_t)(im->w * im->h * 3));
 	tcc_value_free(&v);
 	return ok;
 }
 
-/* --- the routines ------------------------------------------------------------------------------ */
+/* --- the routines ----------------------------------------------------------------------------- */
 
 static bool read_image(TccContext *ctx, TccBytes in, Image *im)
 {
@@ -334,7 +337,8 @@ static bool read_image(TccContext *ctx, TccBytes in, Image *im)
 			return true;
 		free(im->rgb);
 		im->rgb = NULL;
-		return host_fail(ctx, "a picture is damaged, too large or of an unknown kind of its format");
+		return host_fail(ctx,
+			"a picture is damaged, too large or of an unknown kind of its format");
 	}
 	return host_fail(ctx, "a picture is of an unknown format");
 }

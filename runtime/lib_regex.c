@@ -1,6 +1,7 @@
 /*
- * Routines that need PCRE2. Patterns are RE2's: what PCRE2 would take otherwise is told to it by options
- * ($ is the very end; classes are ASCII's), and matching is by its algorithm that does not backtrack.
+ * Routines that need PCRE2. Patterns are RE2's: what PCRE2 would take otherwise is told to it by
+ * options ($ is the very end; classes are ASCII's), and matching is by its algorithm that does not
+ * backtrack.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -13,7 +14,8 @@ static int64_t bad_pattern(TccContext *ctx, int code, size_t at)
 {
 	PCRE2_UCHAR text[200];
 	pcre2_get_error_message(code, text, sizeof text);
-	tcc_fail(&ctx->err, TCC_BAD_DATA, "a regular expression is wrong at byte %zu: %s", at, (char *)text);
+	tcc_fail(&ctx->err, TCC_BAD_DATA, "a regular expression is wrong at byte %zu: %s", at,
+		(char *)text);
 	ctx->run.status = ctx->err.code;
 	return 0;
 }
@@ -30,7 +32,8 @@ static bool regex_open(TccContext *ctx, Regex *r, TccStr pattern)
 	size_t at;
 	r->match = NULL;
 	r->code = pcre2_compile((PCRE2_SPTR)(pattern.data ? pattern.data : ""), pattern.size,
-	                        PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &at, NULL);
+	                        PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_NEVER_BACKSLASH_C, &error, &at,
+	                        NULL);
 	if (!r->code)
 		return bad_pattern(ctx, error, at);
 	r->match = pcre2_match_data_create(16, NULL);
@@ -43,11 +46,13 @@ static void regex_close(Regex *r)
 	pcre2_code_free(r->code);
 }
 
-/* The longest match at or after `from`; its end, or -1; *begin. options: PCRE2_ANCHORED and the like. */
-static int64_t find(TccContext *ctx, Regex *r, TccStr s, uint64_t from, uint32_t options, uint64_t *begin)
+/* The longest match at or after `from`; its end, or -1; *begin. options: PCRE2_ANCHORED and the
+ * like. */
+static int64_t find(TccContext *ctx, Regex *r, TccStr s, uint64_t from, uint32_t options,
+                    uint64_t *begin)
 {
-	int n = pcre2_dfa_match(r->code, (PCRE2_SPTR)(s.data ? s.data : ""), s.size, from, options, r->match,
-	                        NULL, r->work, (int)TCC_COUNT(r->work));
+	int n = pcre2_dfa_match(r->code, (PCRE2_SPTR)(s.data ? s.data : ""), s.size, from, options,
+	                        r->match, NULL, r->work, (int)TCC_COUNT(r->work));
 	if (n == PCRE2_ERROR_NOMATCH)
 		return -1;
 	if (n < 0) {

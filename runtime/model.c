@@ -46,7 +46,8 @@ static int check_head(const TccModel *m, TccErr *err)
 	    memcmp(h->magic, "TCCMETA1", 8) || m->meta[m->meta_size - 1])
 		return broken(err, "header", 0);
 	if (!table_in(m, h->inputs, sizeof(TccPort)) || !table_in(m, h->outputs, sizeof(TccPort)) ||
-	    !table_in(m, h->dims, sizeof(TccDim)) || !table_in(m, h->maps, sizeof(TccMap)) || !table_in(m, h->kernels, sizeof(TccKernel)) ||
+	    !table_in(m, h->dims, sizeof(TccDim)) || !table_in(m, h->maps, sizeof(TccMap)) ||
+	    !table_in(m, h->kernels, sizeof(TccKernel)) ||
 	    !table_in(m, h->buffers, sizeof(TccBuffer)) || !table_in(m, h->texts, sizeof(TccString)))
 		return broken(err, "table", 0);
 	const TccString s[] = {h->name, h->prefix, h->manifest, h->precision, h->arena_formula,
@@ -81,7 +82,8 @@ static bool maps_fit(const TccModel *m, const TccKernel *k)
 {
 	const TccMap *t = (const TccMap *)tcc_rows(m, tcc_meta(m)->maps) + k->maps;
 	for (uint32_t i = 0; i < k->nmaps; i++)
-		if (t[i].buffer >= k->nbufs || t[i].rank < (t[i].gathers ? 3 : 1) || t[i].rank > TCC_MAP_RANK)
+		if (t[i].buffer >= k->nbufs || t[i].rank < (t[i].gathers ? 3 : 1) ||
+		    t[i].rank > TCC_MAP_RANK)
 			return false;
 	return true;
 }
@@ -330,8 +332,8 @@ static int open_variant(TccInst *inst, const TccModel *m, const TccModel *all, c
 	return ops->open(&inst->dev, m, all, ordinal, err);
 }
 
-/* The message of the first variant is kept, for it is the one that was meant; of several for one kind of device
- * the last's, which has what runs on most. */
+/* The message of the first variant is kept, for it is the one that was meant; of several for one
+ * kind of device the last's, which has what runs on most. */
 static int pick_variant(TccInst *inst, const TccModel *model, const char *device)
 {
 	TccErr first = {0};

@@ -133,7 +133,8 @@ int tcc_pnm_read(TccBytes in, const TccWant *w, TccValue *v, TccErr *err)
 		return tcc_fail(err, TCC_UNSUPPORTED, "a picture needs an input of shape [1,C,H,W], "
 		                "[1,H,W,C], [C,H,W], [H,W,C] or [H,W], with C 1 or 3");
 	if (!same_size(w, &p, &l))
-		return tcc_fail(err, TCC_BAD_DATA, "the picture is %lld wide and %lld high, the input needs "
+		return tcc_fail(err, TCC_BAD_DATA,
+			"the picture is %lld wide and %lld high, the input needs "
 		                "%lld and %lld", (long long)p.width, (long long)p.height,
 		                (long long)w->dims[l.w], (long long)w->dims[l.h]);
 	dims[0] = 1;

@@ -153,8 +153,9 @@ static int close_json(Program *p)
 {
 	if (!p->json || p->json == stdout)
 		return 0;
-	return fclose(p->json) ? tcc_report(p, TCC_BAD_FILE, "%s: %s", p->args.json_file, strerror(errno))
-	                       : 0;
+	if (fclose(p->json))
+		return tcc_report(p, TCC_BAD_FILE, "%s: %s", p->args.json_file, strerror(errno));
+	return 0;
 }
 
 /* --- running ----------------------------------------------------------------------------- */

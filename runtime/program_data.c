@@ -39,8 +39,8 @@ static int read_input(Program *p, uint32_t i, const char *file)
 	tcc_value_free(&p->inputs[i]);
 	int rc = tcc_read_value(file, tcc_string(p->model, p->in[i].name), &want, &p->inputs[i],
 	                        &p->err);
-	return rc ? tcc_report(p, rc, "input '%s': %s", tcc_string(p->model, p->in[i].name), p->err.text)
-	          : 0;
+	const char *name = tcc_string(p->model, p->in[i].name);
+	return rc ? tcc_report(p, rc, "input '%s': %s", name, p->err.text) : 0;
 }
 
 /* Every member of an archive that has an input's name. */

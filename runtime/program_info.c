@@ -32,7 +32,8 @@ static void port_type(const Program *p, const TccPort *port, char *buf, size_t s
 	for (int a = 0; a < w.rank; a++)
 		symbols[a] = tcc_string(p->model, d[port->dims + a].symbol);
 	int n = snprintf(buf, size, "%s%s%s", port->optional ? "optional " : "", kinds[port->kind],
-	                 port->kind == TCC_SEQUENCE && port->elem_kind == TCC_MAP ? kinds[TCC_MAP] : "");
+	                 port->kind == TCC_SEQUENCE && port->elem_kind == TCC_MAP
+	                 ? kinds[TCC_MAP] : "");
 	tcc_type_text(buf + n, size - n, port->dtype, w.rank, dims, symbols);
 }
 

@@ -158,7 +158,8 @@ static void text_profile(const Program *p, const Row *rows, uint32_t n, double r
 	double total = 0;
 	for (uint32_t i = 0; i < n; i++)
 		total += (double)rows[i].sums->ns;
-	printf("%10s %6s %8s %8s %8s %8s  %s\n", "us", "share", "launches", "GFLOP/s", "GB/s", "roofline",
+	printf("%10s %6s %8s %8s %8s %8s  %s\n", "us", "share", "launches", "GFLOP/s", "GB/s",
+		"roofline",
 	       "kernel (nodes)");
 	for (uint32_t i = 0; i < n && rows[i].sums->launches; i++) {
 		const TccProfile *r = rows[i].sums;
@@ -187,8 +188,8 @@ static int write_trace(const Program *p)
 		return tcc_report(p, TCC_USAGE, "cannot write %s", p->args.trace);
 	fprintf(f, "{\"traceEvents\": [");
 	for (uint64_t i = 0; i < n; i++) {
-		fprintf(f, "%s\n{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, \"name\": ",
-		        i ? "," : "", (double)e[i].start_ns / 1e3, (double)e[i].ns / 1e3);
+		fprintf(f, "%s\n{\"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": %.3f, \"dur\": %.3f, "
+		        "\"name\": ", i ? "," : "", (double)e[i].start_ns / 1e3, (double)e[i].ns / 1e3);
 		tcc_json_text(f, tcc_string(p->model, k[e[i].kernel].name));
 		fprintf(f, ", \"args\": {\"nodes\": ");
 		tcc_json_text(f, tcc_string(p->model, k[e[i].kernel].nodes));

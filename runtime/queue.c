@@ -174,8 +174,8 @@ static int issue_all(TccContext *ctx, const Work *w)
 {
 	int rc = 0;
 	for (uint32_t i = 0; !rc && i < w->n; i++)
-		rc = tcc_issue(ctx->inst->dev, ctx->stream, &w->at[i], i && w->at[i - 1].kind == TCC_WORK_LAUNCH,
-		               &ctx->err);
+		rc = tcc_issue(ctx->inst->dev, ctx->stream, &w->at[i],
+		               i && w->at[i - 1].kind == TCC_WORK_LAUNCH, &ctx->err);
 	return rc;
 }
 
@@ -210,7 +210,8 @@ static int replay(TccContext *ctx, Graph *g)
 	g->used = ++q->clock;
 	if (!g->handle)
 		tcc_lanes(ctx->inst->kernels, g->work.at, g->work.n);
-	if (!g->handle && dev->ops->graph_new(dev, ctx->stream, g->work.at, g->work.n, &g->handle, &why)) {
+	if (!g->handle &&
+	    dev->ops->graph_new(dev, ctx->stream, g->work.at, g->work.n, &g->handle, &why)) {
 		g->handle = NULL;
 		q->refused = true;
 		return issue_all(ctx, &q->work);

@@ -98,7 +98,8 @@ typedef void TccJob(void *arg, int piece, int thread);
 int tcc_cpu_count(void);                /* CPUs that this process may use */
 TccPool *tcc_pool_new(int nthreads);    /* the caller is one of them; NULL: could not start */
 void tcc_pool_free(TccPool *p);
-/* Runs fn for each piece in [0, nthreads * pieces) on nthreads of the pool's threads, [0, nthreads). */
+/* Runs fn for each piece in [0, nthreads * pieces) on nthreads of the pool's threads, [0,
+ * nthreads). */
 void tcc_pool_run(TccPool *p, int nthreads, int pieces, TccJob *fn, void *arg);
 void tcc_pool_heat(TccPool *p);         /* work is about to come: wakes sleepers */
 bool tcc_pool_cold(const TccPool *p);   /* a run would have to wake a thread */
@@ -236,8 +237,8 @@ typedef struct TccLaunch {
 
 enum { TCC_LANES = 4 };
 
-/* Work of a stream that may be held back (queue.c). UP and DOWN are transfers from and to pinned memory
- * of the context, which must stay until the stream is waited for. */
+/* Work of a stream that may be held back (queue.c). UP and DOWN are transfers from and to pinned
+ * memory of the context, which must stay until the stream is waited for. */
 typedef enum TccWorkKind {
 	TCC_WORK_LAUNCH, TCC_WORK_COPY, TCC_WORK_ZERO, TCC_WORK_UP, TCC_WORK_DOWN
 } TccWorkKind;
@@ -292,7 +293,8 @@ typedef struct TccDeviceOps {
 	              TccErr *err);     /* src must stay until the stream is waited for */
 	int (*download)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
 	                TccErr *err);   /* done when the stream was waited for */
-	/* Host memory that transfers need no copy of; NULL: any is. pin returns NULL when there is none. */
+	/* Host memory that transfers need no copy of; NULL: any is. pin returns NULL when there is
+	 * none. */
 	void *(*pin)(TccDevice *dev, uint64_t bytes);
 	void (*unpin)(TccDevice *dev, void *p);
 	int (*copy)(TccDevice *dev, void *stream, void *dst, const void *src, uint64_t bytes,
@@ -303,8 +305,8 @@ typedef struct TccDeviceOps {
 	int (*sync)(TccDevice *dev, void *stream, TccErr *err);
 	void (*forget)(TccDevice *dev, void *p, uint64_t bytes);        /* content is undefined now;
 	                                                                 * may be NULL */
-	/* The list, with its lanes, as one piece of work; it stays as long as the graph. May be NULL, and
-	 * may fail: then the work is issued piece by piece. */
+	/* The list, with its lanes, as one piece of work; it stays as long as the graph. May be
+	 * NULL, and may fail: then the work is issued piece by piece. */
 	int (*graph_new)(TccDevice *dev, void *stream, const TccWork *list, uint32_t n, void **graph,
 	                 TccErr *err);
 	int (*graph_launch)(TccDevice *dev, void *stream, void *graph, TccErr *err);
@@ -401,9 +403,9 @@ typedef struct TccOut {
 } TccOut;
 
 /*
- * What a run moves in one transfer each way: a block of the device and one of pinned memory of the same
- * form, first small inputs, then the kernels' error words, then small outputs. Inputs are placed
- * downwards from the words, outputs upwards.
+ * What a run moves in one transfer each way: a block of the device and one of pinned memory of the
+ * same form, first small inputs, then the kernels' error words, then small outputs. Inputs are
+ * placed downwards from the words, outputs upwards.
  */
 enum { TCC_STAGE_IN = 256 << 10, TCC_STAGE_OUT = 256 << 10, TCC_STAGE_EACH = 64 << 10,
        TCC_STAGE_ALIGN = 256 };
@@ -507,7 +509,8 @@ static inline int tcc_queue_launch(TccContext *ctx, const TccLaunch *l, uint32_t
 {
 	return tcc_ops(ctx)->queue->launch(ctx, l, nparams);
 }
-static inline int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src, uint64_t bytes)
+static inline int tcc_queue_move(TccContext *ctx, TccWorkKind kind, void *dst, const void *src,
+                                 uint64_t bytes)
 {
 	return tcc_ops(ctx)->queue->move(ctx, kind, dst, src, bytes);
 }

@@ -1,4 +1,5 @@
-/* What a run moves to a device and back: one transfer each way for all that is small, by pinned memory. */
+/* What a run moves to a device and back: one transfer each way for all that is small, by pinned
+ * memory. */
 #include <string.h>
 #include "rt.h"
 
@@ -66,8 +67,9 @@ static bool staged(const TccContext *ctx, const TccOut *o)
 	return o->from >= ctx->stage.dev && o->from < ctx->stage.dev + ctx->stage.end;
 }
 
-/* Error words and small outputs in one transfer, large outputs in one each; the host waits once for all.
- * Transfers to memory of ours belong to the queue's work; the caller's may be another each time. */
+/* Error words and small outputs in one transfer, large outputs in one each; the host waits once
+ * for all. Transfers to memory of ours belong to the queue's work; the caller's may be another
+ * each time. */
 static int receive(TccContext *ctx)
 {
 	TccDevice *dev = ctx->inst->dev;
@@ -80,7 +82,8 @@ static int receive(TccContext *ctx)
 			rc = tcc_queue_move(ctx, TCC_WORK_DOWN, o->download_to, o->from, o->bytes);
 	}
 	if (!rc && end > s->words)
-		rc = tcc_queue_move(ctx, TCC_WORK_DOWN, s->host + s->words, s->dev + s->words, end - s->words);
+		rc = tcc_queue_move(ctx, TCC_WORK_DOWN, s->host + s->words, s->dev + s->words,
+			end - s->words);
 	if (!rc)
 		rc = tcc_queue_flush(ctx);
 	for (uint32_t i = 0; !rc && i < ctx->inst->meta->outputs.count; i++) {
@@ -122,7 +125,8 @@ static int upload_piece(TccContext *ctx, uint64_t i)
 int tcc_stage_need(TccContext *ctx, const void *p, uint64_t bytes)
 {
 	TccInst *inst = ctx->inst;
-	uint64_t from = (uint64_t)((const uint8_t *)p - inst->dev_weights), size = inst->model->weights_size;
+	uint64_t from = (uint64_t)((const uint8_t *)p - inst->dev_weights),
+		size = inst->model->weights_size;
 	int rc = 0;
 	if (!inst->resident || !bytes || (const uint8_t *)p < inst->dev_weights || from >= size)
 		return 0;
