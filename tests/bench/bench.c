@@ -226,7 +226,8 @@ put_text(const char *s)
 static void
 report(Side *s)
 {
-	printf("\"%s\": {\"load_ms\": %.3f, \"first_ms\": %.4f", s->engine->name, s->load_ms, s->first_ms);
+	printf("\"%s\": {\"load_ms\": %.3f, \"first_ms\": %.4f", s->engine->name, s->load_ms,
+		s->first_ms);
 	if (s->n)
 		printf(", \"min_ms\": %.5f, \"median_ms\": %.5f, \"p90_ms\": %.5f, \"runs\": %d",
 			quantile(s->ms, s->n, 0), quantile(s->ms, s->n, 0.5), quantile(s->ms, s->n, 0.9), s->n);

@@ -44,8 +44,8 @@ extern const Engine engine_tcc, engine_other, engine_ort, engine_openvino;
 /* tcc-ml's value of an output: its shape is what all have */
 const TccValue *tcc_output(int k);
 
-/* machine.c: prints the machine's speed on so many threads as JSON: {"gflops": float32 multiply-adds
- * of vectors counted as two, "gbytes": 1e9 bytes read per second from memory}. */
+/* machine.c: prints the machine's speed on so many threads as JSON: {"gflops": float32
+ * multiply-adds of vectors counted as two, "gbytes": 1e9 bytes read per second from memory}. */
 void measure_machine(int threads);
 
 double now_ms(void);

@@ -1,5 +1,6 @@
-/* OpenVINO, by its C API: one stream, made for latency. By default it would round the activations of
- * products with weights of bytes to bytes (an error of 1 %), which no other engine here does. */
+/* OpenVINO, by its C API: one stream, made for latency. By default it would round the
+ * activations of products with weights of bytes to bytes (an error of 1 %), which no other
+ * engine here does. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <openvino/c/openvino.h>

@@ -33,7 +33,8 @@ static const char *
 run(Program *p)
 {
 	memset(p->out, 0, (size_t)ports.nout * sizeof *p->out);
-	return p->api->run(p->ctx, ports.in, ports.nin, p->out, ports.nout) ? p->api->error(p->ctx) : NULL;
+	return p->api->run(p->ctx, ports.in, ports.nin, p->out, ports.nout) ? p->api->error(p->ctx)
+		: NULL;
 }
 
 static const float *

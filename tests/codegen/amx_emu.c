@@ -35,7 +35,8 @@
 #include <unistd.h>
 
 enum { TILES = 8, ROWS = 16, ROW_BYTES = 64 };
-enum { GET_SUPPORTED = 0x1021, GET_PERMITTED = 0x1022, ASK_PERMISSION = 0x1023, SET_CPUID = 0x1012 };
+enum { GET_SUPPORTED = 0x1021, GET_PERMITTED = 0x1022, ASK_PERMISSION = 0x1023,
+	SET_CPUID = 0x1012 };
 enum { TILE_STATE = 3 << 17, AMX_BITS = 1 << 22 | 1 << 24 | 1 << 25 };   /* CPUID.7.0 EDX */
 
 typedef struct Config { uint8_t palette, start, zero[14]; uint16_t colsb[16]; uint8_t rows[16]; } Config;
@@ -43,8 +44,8 @@ typedef struct Tile { uint8_t row[ROWS][ROW_BYTES]; } Tile;
 
 static __thread __attribute__((tls_model("initial-exec"))) struct { Config c; Tile t[TILES]; } amx;
 
-enum { LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1, TILESTORED, TDPBF16PS, TDPBSSD,
-	TDPBSUD, TDPBUSD, TDPBUUD, N_INSTRUCTIONS };
+enum { LDTILECFG, STTILECFG, TILERELEASE, TILEZERO, TILELOADD, TILELOADDT1, TILESTORED, TDPBF16PS,
+	TDPBSSD, TDPBSUD, TDPBUSD, TDPBUUD, N_INSTRUCTIONS };
 static uint64_t own_counts[N_INSTRUCTIONS], *amx_counts = own_counts;
 static struct sigaction old_ill, old_segv;
 
@@ -150,8 +151,8 @@ dot_bytes(uint32_t *c, int m, int a, int b, int n, bool sa, bool sb)
 static int
 multiply(int op, int c, int a, int b)
 {
-	static const struct { bool a, b; } sign[] = {[TDPBSSD] = {1, 1}, [TDPBSUD] = {1, 0}, [TDPBUSD] = {0, 1},
-		[TDPBUUD] = {0, 0}};
+	static const struct { bool a, b; } sign[] = {[TDPBSSD] = {1, 1}, [TDPBSUD] = {1, 0},
+		[TDPBUSD] = {0, 1}, [TDPBUUD] = {0, 0}};
 	uint8_t *at;
 	int m, n;
 	union { float f; uint32_t u; } v;
@@ -182,8 +183,8 @@ typedef struct Code { int op, length; int reg, rm, third; uint8_t *address; int6
 static int64_t
 gpr(const ucontext_t *u, int i)
 {
-	static const int at[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
-		REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+	static const int at[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI,
+		REG_RDI, REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
 
 	return u->uc_mcontext.gregs[at[i]];
 }
@@ -199,7 +200,8 @@ signed_at(const uint8_t *p, int bytes)
 	return v;
 }
 
-/* The memory operand; base without index is the address of a row, index << scale the rows' distance. */
+/* The memory operand; base without index is the address of a row, index << scale the rows'
+ * distance. */
 static void
 decode_memory(const ucontext_t *u, const uint8_t *ip, Code *c)
 {
@@ -325,7 +327,8 @@ signal(int sig, sighandler_t handler)
 	return sigaction(sig, &a, &old) ? SIG_ERR : old.sa_handler;
 }
 
-/* A fault that is blocked would end the process: threads that block all signals do not block these. */
+/* A fault that is blocked would end the process: threads that block all signals do not block
+ * these. */
 int
 pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {

@@ -31,8 +31,8 @@ static inline Node *tile(Module *m, const char *name, DType d, Space s, int64_t 
 	return l_buffer(m, name, d, s, rank, n);
 }
 
-static inline Kernel *kernel(Module *m, const char *name, int nbufs, Node **bufs, int outs, int nsyms,
-	Node **syms)
+static inline Kernel *kernel(Module *m, const char *name, int nbufs, Node **bufs, int outs,
+	int nsyms, Node **syms)
 {
 	Kernel *k = NEW(m, Kernel);
 
@@ -109,7 +109,8 @@ static inline Kernel *k_axpy(Module *m, bool gpu)
 	} else {
 		in = cpu_frame(m, k, n, &i);
 	}
-	store1(m, in, b[1], i, x_add(m, load1(m, b[1], i), x_mul(m, load1(m, b[0], n), load1(m, b[0], i))));
+	store1(m, in, b[1], i, x_add(m, load1(m, b[1], i),
+		x_mul(m, load1(m, b[0], n), load1(m, b[0], i))));
 	return k;
 }
 
@@ -169,7 +170,8 @@ static inline Node *muladd(Module *m, Node *a, Node *b, Node *c)
 static inline Kernel *k_matmul_cpu(Module *m)
 {
 	Node *size = kidx(m, MM * MM), *u, *j, *i, *k2, *jj, *v;
-	Node *b[3] = { buf(m, "a", DT_F32, size), buf(m, "b", DT_F32, size), buf(m, "c", DT_F32, size) };
+	Node *b[3] = { buf(m, "a", DT_F32, size), buf(m, "b", DT_F32, size),
+		buf(m, "c", DT_F32, size) };
 	Kernel *k = kernel(m, "matmul", 3, b, 1, 0, NULL);
 	Region *unit = cpu_frame(m, k, kidx(m, MM / 4), &u), *r, *rk;
 	Node *acc = tile(m, "acc", DT_F32, SP_REG, 4, 2, 16);
@@ -200,10 +202,12 @@ static inline Kernel *k_matmul_cpu(Module *m)
 static inline Kernel *k_matmul_gpu(Module *m, bool planted_race)
 {
 	Node *size = kidx(m, MM * MM), *bx = NULL, *by = NULL, *t, *i, *j, *kk, *k2, *v, *idx[2];
-	Node *b[3] = { buf(m, "a", DT_F32, size), buf(m, "b", DT_F32, size), buf(m, "c", DT_F32, size) };
+	Node *b[3] = { buf(m, "a", DT_F32, size), buf(m, "b", DT_F32, size),
+		buf(m, "c", DT_F32, size) };
 	Kernel *k = kernel(m, planted_race ? "matmul_race" : "matmul", 3, b, 1, 0, NULL);
 	Region *out, *th = gpu_frame(m, k, kidx(m, MM / 64), kidx(m, MM / 64), 256, &bx, &by, &t, &out);
-	Node *as = tile(m, "as", DT_F32, SP_SHARED, 16, 64, 0), *bs = tile(m, "bs", DT_F32, SP_SHARED, 16, 64, 0);
+	Node *as = tile(m, "as", DT_F32, SP_SHARED, 16, 64, 0),
+		*bs = tile(m, "bs", DT_F32, SP_SHARED, 16, 64, 0);
 	Node *acc = tile(m, "acc", DT_F32, SP_REG, 4, 4, 256), *ai[3];
 	Node *four = kidx(m, 4), *sixteen = kidx(m, 16);
 	Region *r, *step;
@@ -221,18 +225,21 @@ static inline Kernel *k_matmul_gpu(Module *m, bool planted_race)
 	Node *arow = x_add(m, x_muli(m, by, 64), x_fdiv(m, t, four));
 	Node *acol = x_add(m, x_muli(m, x_mod(m, t, four), 4), v);
 	idx[0] = acol, idx[1] = x_fdiv(m, t, four);
-	l_store(m, r, as, 2, idx, load1(m, b[0], x_add(m, x_muli(m, arow, MM), x_add(m, x_muli(m, kk, 16), acol))));
+	l_store(m, r, as, 2, idx, load1(m, b[0],
+		x_add(m, x_muli(m, arow, MM), x_add(m, x_muli(m, kk, 16), acol))));
 	r = loop(m, step, F_VECTOR, 4, &v);
 	Node *brow = x_add(m, x_muli(m, kk, 16), x_fdiv(m, t, sixteen));
 	idx[0] = x_fdiv(m, t, sixteen), idx[1] = x_add(m, x_muli(m, x_mod(m, t, sixteen), 4), v);
-	l_store(m, r, bs, 2, idx, load1(m, b[1], x_add(m, x_muli(m, brow, MM), x_add(m, x_muli(m, bx, 64), idx[1]))));
+	l_store(m, r, bs, 2, idx, load1(m, b[1],
+		x_add(m, x_muli(m, brow, MM), x_add(m, x_muli(m, bx, 64), idx[1]))));
 	l_barrier(m, step);
 	r = loop(m, loop(m, loop(m, step, F_UNROLL, 16, &k2), F_UNROLL, 4, &i), F_UNROLL, 4, &j);
 	ai[0] = i, ai[1] = j, ai[2] = t;
 	Node *rowi = x_add(m, x_muli(m, x_fdiv(m, t, sixteen), 4), i);
 	Node *colj = x_add(m, x_muli(m, x_mod(m, t, sixteen), 4), j);
 	Node *ia[2] = { k2, rowi }, *ib[2] = { k2, colj };
-	l_store(m, r, acc, 3, ai, muladd(m, l_load(m, as, 2, ia), l_load(m, bs, 2, ib), l_load(m, acc, 3, ai)));
+	l_store(m, r, acc, 3, ai, muladd(m, l_load(m, as, 2, ia), l_load(m, bs, 2, ib),
+		l_load(m, acc, 3, ai)));
 	if (!planted_race)
 		l_barrier(m, step);
 	r = loop(m, loop(m, th, F_UNROLL, 4, &i), F_VECTOR, 4, &j);

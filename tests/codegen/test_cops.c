@@ -30,13 +30,14 @@ static const DType smalls[] = { DT_F16, DT_BF16, DT_F8E4M3FN, DT_F8E4M3FNUZ, DT_
 
 static int values(DType d, Num *v)
 {
-	static const double flt[] = { 0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 1e-45, -1e-45,
-		1e-40, 1.17549435e-38, 5.9e-8, 6.1e-5, 127.5, 128, -128.5, -129, 255.5, 256, 448, 464, 480, 57344,
-		61440, 65504, 65519, 65520, 2147483520.0, 2147483648.0, -2147483648.0, 4294967296.0, 8388609.0,
-		9223372036854775808.0, 1.8446744073709552e19, 3.3e38, -3.3e38, INFINITY, -INFINITY, NAN };
-	static const int64_t whole[] = { 0, 1, 2, 3, 5, 7, 8, 13, 31, 32, 63, 64, 100, -1, -2, -3, -7, -100,
-		127, 128, -128, 255, 256, 32767, -32768, 65535, INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX,
-		INT64_MIN, INT64_MAX - 1, 0x123456789abcdef };
+	static const double flt[] = { 0.0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.7, -3.7, 1e-45,
+		-1e-45, 1e-40, 1.17549435e-38, 5.9e-8, 6.1e-5, 127.5, 128, -128.5, -129, 255.5, 256, 448,
+		464, 480, 57344, 61440, 65504, 65519, 65520, 2147483520.0, 2147483648.0, -2147483648.0,
+		4294967296.0, 8388609.0, 9223372036854775808.0, 1.8446744073709552e19, 3.3e38, -3.3e38,
+		INFINITY, -INFINITY, NAN };
+	static const int64_t whole[] = { 0, 1, 2, 3, 5, 7, 8, 13, 31, 32, 63, 64, 100, -1, -2, -3, -7,
+		-100, 127, 128, -128, 255, 256, 32767, -32768, 65535, INT32_MAX, INT32_MIN, UINT32_MAX,
+		INT64_MAX, INT64_MIN, INT64_MAX - 1, 0x123456789abcdef };
 	int n = 0;
 
 	if (dt_float(d))
@@ -61,7 +62,8 @@ static void add_case(OpCode op, DType from, DType to, int nin, bool gpu)
 
 	ck_assert_int_lt(ncases, MAXC);
 	*c = (Case){ op, from, to, nin, NULL, "" };
-	snprintf(c->name, sizeof c->name, "t_%s_%s_%s", core_op(op)->name, dtypes[from].text, dtypes[to].text);
+	snprintf(c->name, sizeof c->name, "t_%s_%s_%s", core_op(op)->name, dtypes[from].text,
+		dtypes[to].text);
 	c->k = kernel(m, c->name, 4, b, 1, 0, NULL);
 	if (gpu) {
 		r = gpu_frame(m, c->k, kidx(m, n), NULL, 64, &bx, &by, &t, &out);
@@ -80,8 +82,9 @@ static void add_case(OpCode op, DType from, DType to, int nin, bool gpu)
 
 static void make_cases(bool gpu)
 {
-	static const OpCode both[] = { O_ADD, O_SUB, O_MUL, O_DIV, O_REM, O_MIN, O_MAX }, cmp[] = { O_LT, O_LE,
-		O_EQ, O_NE }, whole[] = { O_FLOORDIV, O_MOD, O_AND, O_OR, O_XOR, O_SHL, O_SHR },
+	static const OpCode both[] = { O_ADD, O_SUB, O_MUL, O_DIV, O_REM, O_MIN, O_MAX },
+		cmp[] = { O_LT, O_LE, O_EQ, O_NE },
+		whole[] = { O_FLOORDIV, O_MOD, O_AND, O_OR, O_XOR, O_SHL, O_SHR },
 		flt[] = { O_SQRT, O_FLOOR, O_CEIL, O_TRUNC, O_RINT };
 	DType arith[10];
 
@@ -252,7 +255,8 @@ START_TEST(operations)
 		if (gpu)
 			run_sim(lib, &cases[k], n);
 		else
-			entries[k]((void *[]){ in_bytes, in_bytes, in_bytes, out_bytes }, NULL, 0, n, NULL, NULL);
+			entries[k]((void *[]){ in_bytes, in_bytes, in_bytes, out_bytes }, NULL, 0, n, NULL,
+				NULL);
 		bad += check_case(&cases[k], v, n, out_bytes);
 	}
 	ck_assert_int_eq(bad, 0);

@@ -207,7 +207,8 @@ START_TEST(gather)
 	run(&c, 4, (void *[]){table, index, mask, y}, 64, 0, 8, &err);
 	ck_assert_int_eq(err, 0);
 	for (i = 0; i < 64; i++)
-		ck_assert_float_eq(y[i], mask[i] ? table[index[i]] * table[index[i]] + table[index[i]] : -1);
+		ck_assert_float_eq(y[i], mask[i] ? table[index[i]] * table[index[i]] + table[index[i]]
+			: -1);
 	index[4] = 100;
 	index[5] = -1;
 	mask[4] = mask[5] = 1;
@@ -302,9 +303,9 @@ op_kernel(Module *m, OpCode op, DType from, DType to, int arity, int n, bool vec
 static int
 specials(DType d, Num *v)
 {
-	static const double f[] = {0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.75, 1e10, -1e10, 1e-40, 127.5, 128,
-		-128.5, 255.5, 65504, 65520, 3e38, -3e38, INFINITY, -INFINITY, NAN, 2147483648.0, -2147483649.0,
-		9.3e18, 0x1p-24, 0x1.8p-25, 448, 464, 480};
+	static const double f[] = {0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3.75, 1e10, -1e10, 1e-40,
+		127.5, 128, -128.5, 255.5, 65504, 65520, 3e38, -3e38, INFINITY, -INFINITY, NAN,
+		2147483648.0, -2147483649.0, 9.3e18, 0x1p-24, 0x1.8p-25, 448, 464, 480};
 	int n = 0, i;
 	int64_t k;
 
@@ -314,7 +315,8 @@ specials(DType d, Num *v)
 		return n;
 	}
 	for (i = 0; i < 32; i++) {
-		k = i < 12 ? i - 5 : i < 22 ? (int64_t)(1ull << (i * 3 - 3)) - 1 : -(int64_t)(1ull << (i * 2));
+		k = i < 12 ? i - 5 : i < 22 ? (int64_t)(1ull << (i * 3 - 3)) - 1
+			: -(int64_t)(1ull << (i * 2));
 		v[n++] = num_cast(d, DT_I64, (Num){.i = i == 30 ? INT64_MIN : i == 31 ? INT64_MAX : k});
 	}
 	return n;
@@ -358,9 +360,10 @@ check_op(OpCode op, DType from, DType to, int arity, bool vector)
 			continue;
 		if (dt_float(to))
 			want = num_round(to, want.f);
-		ck_assert_msg(same(to, got, want), "%s %s -> %s%s: (%g %lld, %g %lld, %g) gives %g %lld, not %g %lld",
-			core_op(op)->name, dtypes[from].text, dtypes[to].text, vector ? " in a vector" : "",
-			in[0].f, (long long)in[0].i, in[1].f, (long long)in[1].i, in[2].f, got.f, (long long)got.i,
+		ck_assert_msg(same(to, got, want),
+			"%s %s -> %s%s: (%g %lld, %g %lld, %g) gives %g %lld, not %g %lld", core_op(op)->name,
+			dtypes[from].text, dtypes[to].text, vector ? " in a vector" : "", in[0].f,
+			(long long)in[0].i, in[1].f, (long long)in[1].i, in[2].f, got.f, (long long)got.i,
 			want.f, (long long)want.i);
 	}
 	for (j = 0; j < 4; j++)
@@ -372,13 +375,15 @@ START_TEST(arithmetic)
 {
 	static const struct { OpCode op; int arity; bool ints, floats; } ops[] = {
 		{O_ADD, 2, 1, 1}, {O_SUB, 2, 1, 1}, {O_MUL, 2, 1, 1}, {O_DIV, 2, 1, 1}, {O_REM, 2, 1, 1},
-		{O_FLOORDIV, 2, 1, 0}, {O_MOD, 2, 1, 0}, {O_MIN, 2, 1, 1}, {O_MAX, 2, 1, 1}, {O_NEG, 1, 1, 1},
-		{O_ABS, 1, 1, 1}, {O_LT, 2, 1, 1}, {O_LE, 2, 1, 1}, {O_EQ, 2, 1, 1}, {O_NE, 2, 1, 1},
-		{O_AND, 2, 1, 0}, {O_OR, 2, 1, 0}, {O_XOR, 2, 1, 0}, {O_NOT, 1, 1, 0}, {O_SHL, 2, 1, 0},
-		{O_SHR, 2, 1, 0}, {O_SQRT, 1, 0, 1}, {O_FLOOR, 1, 0, 1}, {O_CEIL, 1, 0, 1}, {O_TRUNC, 1, 0, 1},
-		{O_RINT, 1, 0, 1}, {O_FMA, 3, 0, 1}, {O_POPCNT, 1, 1, 0},
+		{O_FLOORDIV, 2, 1, 0}, {O_MOD, 2, 1, 0}, {O_MIN, 2, 1, 1}, {O_MAX, 2, 1, 1},
+		{O_NEG, 1, 1, 1}, {O_ABS, 1, 1, 1}, {O_LT, 2, 1, 1}, {O_LE, 2, 1, 1}, {O_EQ, 2, 1, 1},
+		{O_NE, 2, 1, 1}, {O_AND, 2, 1, 0}, {O_OR, 2, 1, 0}, {O_XOR, 2, 1, 0}, {O_NOT, 1, 1, 0},
+		{O_SHL, 2, 1, 0}, {O_SHR, 2, 1, 0}, {O_SQRT, 1, 0, 1}, {O_FLOOR, 1, 0, 1},
+		{O_CEIL, 1, 0, 1}, {O_TRUNC, 1, 0, 1}, {O_RINT, 1, 0, 1}, {O_FMA, 3, 0, 1},
+		{O_POPCNT, 1, 1, 0},
 	};
-	static const DType types[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64, DT_F32, DT_F64};
+	static const DType types[] = {DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64,
+		DT_F32, DT_F64};
 	DType d = types[_i % 10];
 	bool compare;
 	size_t i;
@@ -396,18 +401,20 @@ END_TEST
 
 START_TEST(casts)
 {
-	static const DType types[] = {DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64, DT_U64,
-		DT_F32, DT_F64, DT_F16, DT_BF16, DT_F8E4M3FN, DT_F8E4M3FNUZ, DT_F8E5M2, DT_F8E5M2FNUZ, DT_F8E8M0};
+	static const DType types[] = {DT_BOOL, DT_I8, DT_U8, DT_I16, DT_U16, DT_I32, DT_U32, DT_I64,
+		DT_U64, DT_F32, DT_F64, DT_F16, DT_BF16, DT_F8E4M3FN, DT_F8E4M3FNUZ, DT_F8E5M2,
+		DT_F8E5M2FNUZ, DT_F8E8M0};
 	int n = sizeof types / sizeof *types, i;
 	DType from = types[_i % n];
 
 	for (i = 0; i < n; i++)
-		if (types[i] != from && (!dt_small(from) || types[i] == DT_F32) && (!dt_small(types[i]) || from == DT_F32))
+		if (types[i] != from && (!dt_small(from) || types[i] == DT_F32) &&
+				(!dt_small(types[i]) || from == DT_F32))
 			check_op(O_CAST, from, types[i], 1, _i < n);
 }
 END_TEST
 
-/* ---- a vector loop gives what the serial one gives -------------------------------------------------- */
+/* ---- a vector loop gives what the serial one gives ------------------------------------------- */
 
 /* What a statement in the loop may look like: i is the unit, v the lane, n symbolic. */
 typedef struct Shape {
@@ -456,12 +463,16 @@ s_guards(Shape *s)
 	Node *j = x_addi(m, at(s, 1), -20), *zero = x_flt(m, DT_F32, 0), *u = x_addi(m, s->i, -2), *e;
 
 	e = x_select(m, x_le(m, x_idx(m, 0), j), x_at(s, j), zero);
-	e = x_add(m, e, x_select(m, x_lt(m, at(s, 1), s->n), x_at(s, x_add(m, at(s, 1), x_idx(m, 5))), x_flt(m, DT_F32, 7)));
+	e = x_add(m, e, x_select(m, x_lt(m, at(s, 1), s->n), x_at(s, x_add(m, at(s, 1), x_idx(m, 5))),
+		x_flt(m, DT_F32, 7)));
 	e = x_add(m, e, x_select(m, x_le(m, x_idx(m, 0), u), x_at(s, u), zero));
-	e = x_add(m, e, x_select(m, x_le(m, x_idx(m, 0), u), x_at(s, x_add(m, u, s->v)), x_flt(m, DT_F32, 2)));
-	e = x_add(m, e, x_select(m, x_lt(m, u, s->n), x_mul(m, x_at(s, x_muli(m, s->v, 3)), x_at(s, s->v)), x_at(s, s->v)));
+	e = x_add(m, e, x_select(m, x_le(m, x_idx(m, 0), u), x_at(s, x_add(m, u, s->v)),
+		x_flt(m, DT_F32, 2)));
+	e = x_add(m, e, x_select(m, x_lt(m, u, s->n),
+		x_mul(m, x_at(s, x_muli(m, s->v, 3)), x_at(s, s->v)), x_at(s, s->v)));
 	e = x_add(m, e, x_select(m, x_lt(m, s->v, x_idx(m, 0)), x_at(s, x_idx(m, 1 << 30)), zero));
-	put(s, x_select(m, x_and(m, x_lt(m, j, s->n), x_ne(m, load1(m, s->flags, at(s, 1)), x_bool(m, false))), e,
+	put(s, x_select(m, x_and(m, x_lt(m, j, s->n),
+		x_ne(m, load1(m, s->flags, at(s, 1)), x_bool(m, false))), e,
 		x_select(m, x_lt(m, j, x_idx(m, 64)), x_at(s, x_max(m, j, x_idx(m, 0))), zero)));
 }
 
@@ -490,7 +501,8 @@ s_when(Shape *s)
 	put(s, x_flt(m, DT_F32, 1));
 	l_for(m, b, F_SERIAL, k, c);
 	s->r = c;
-	store1(m, c, s->z, x_add(m, at(s, 3), k), x_cast(m, DT_U8, x_mul(m, x_at(s, at(s, 1)), x_cast(m, DT_F32, k))));
+	store1(m, c, s->z, x_add(m, at(s, 3), k),
+		x_cast(m, DT_U8, x_mul(m, x_at(s, at(s, 1)), x_cast(m, DT_F32, k))));
 }
 
 /* A lane's own tile: the index of the largest of 8, by an inner loop with a let and a when. */
@@ -498,7 +510,8 @@ static void
 s_argmax(Shape *s)
 {
 	Module *m = s->m;
-	Node *best = tile(m, "best", DT_F32, SP_REG, 1, 0, 0), *arg = tile(m, "arg", DT_I64, SP_REG, 1, 0, 0);
+	Node *best = tile(m, "best", DT_F32, SP_REG, 1, 0, 0),
+		*arg = tile(m, "arg", DT_I64, SP_REG, 1, 0, 0);
 	Node *zero = x_idx(m, 0), *k = x_axis(m, x_idx(m, 8)), *e, *more, *old;
 	Region *in = region_new(m, "in");
 
@@ -513,7 +526,8 @@ s_argmax(Shape *s)
 	store1(m, in, arg, zero, x_select(m, more, x_cast(m, DT_I64, k), old));
 	store1(m, in, best, zero, x_select(m, more, e, load1(m, best, zero)));
 	put(s, x_cast(m, DT_F32, load1(m, arg, zero)));
-	store1(m, s->r, s->z, at(s, 1), x_cast(m, DT_U8, x_at(s, x_cast(m, DT_INDEX, load1(m, arg, zero)))));
+	store1(m, s->r, s->z, at(s, 1), x_cast(m, DT_U8,
+		x_at(s, x_cast(m, DT_INDEX, load1(m, arg, zero)))));
 }
 
 /* A table in a lane's own tile, indexed by what varies; unrolled loops with floordiv. */
@@ -521,13 +535,15 @@ static void
 s_table(Shape *s)
 {
 	Module *m = s->m;
-	Node *t = tile(m, "t", DT_F32, SP_REG, 4, 0, 0), *k = x_axis(m, x_idx(m, 4)), *sum = x_flt(m, DT_F32, 0);
+	Node *t = tile(m, "t", DT_F32, SP_REG, 4, 0, 0), *k = x_axis(m, x_idx(m, 4)),
+		*sum = x_flt(m, DT_F32, 0);
 	Region *in = region_new(m, "in");
 
 	l_alloc(m, s->r, t);
 	l_for(m, s->r, F_UNROLL, k, in);
 	store1(m, in, t, k, x_at(s, x_fdiv(m, x_add(m, x_muli(m, k, 16), s->v), x_idx(m, 16))));
-	sum = x_add(m, load1(m, t, x_mod(m, x_cast(m, DT_INDEX, load1(m, s->bytes, at(s, 1))), x_idx(m, 4))), sum);
+	sum = x_add(m, load1(m, t, x_mod(m, x_cast(m, DT_INDEX, load1(m, s->bytes, at(s, 1))),
+		x_idx(m, 4))), sum);
 	put(s, sum);
 }
 
@@ -555,7 +571,8 @@ s_integers(Shape *s)
 	store1(m, s->r, s->z, at(s, 1), x2(m, O_SHR, b, x_int(m, DT_U8, 3)));
 }
 
-static void (*const shapes[])(Shape *) = {s_strides, s_guards, s_gathers, s_when, s_argmax, s_table, s_bools, s_integers};
+static void (*const shapes[])(Shape *) = {s_strides, s_guards, s_gathers, s_when, s_argmax, s_table,
+	s_bools, s_integers};
 
 enum { SIZE = 4096 };
 
@@ -565,10 +582,12 @@ run_shape(void (*make)(Shape *), ForKind kind, void **bufs, int32_t *err)
 	Ctx c;
 	Module *m = begin(&c);
 	Node *n = x_sym(m, "n", 0, INT32_MAX - 1), *size = kidx(m, SIZE);
-	Node *b[6] = {buf(m, "x", DT_F32, size), buf(m, "ids", DT_I64, size), buf(m, "bytes", DT_U8, size),
-		buf(m, "flags", DT_BOOL, size), buf(m, "y", DT_F32, size), buf(m, "z", DT_U8, size)};
+	Node *b[6] = {buf(m, "x", DT_F32, size), buf(m, "ids", DT_I64, size),
+		buf(m, "bytes", DT_U8, size), buf(m, "flags", DT_BOOL, size), buf(m, "y", DT_F32, size),
+		buf(m, "z", DT_U8, size)};
 	Kernel *k = kernel(m, "shape", 6, b, 3, 1, &n);
-	Shape s = {.m = m, .x = b[0], .ids = b[1], .bytes = b[2], .flags = b[3], .y = b[4], .z = b[5], .n = n};
+	Shape s = {.m = m, .x = b[0], .ids = b[1], .bytes = b[2], .flags = b[3], .y = b[4], .z = b[5],
+		.n = n};
 
 	s.r = loop(m, cpu_frame(m, k, kidx(m, 10), &s.i), kind, 16, &s.v);
 	make(&s);
@@ -599,15 +618,17 @@ START_TEST(lanes)
 	}
 	ck_assert_int_eq(err[0], err[1]);
 	for (i = 0; i < SIZE; i++) {
-		ck_assert_msg(((float *)bufs[0][4])[i] == ((float *)bufs[1][4])[i], "y[%d]: %g, in a vector %g", i,
-			((float *)bufs[0][4])[i], ((float *)bufs[1][4])[i]);
-		ck_assert_msg(((unsigned char *)bufs[0][5])[i] == ((unsigned char *)bufs[1][5])[i], "z[%d]", i);
-		ck_assert_msg(((unsigned char *)bufs[0][3])[i] == ((unsigned char *)bufs[1][3])[i], "flags[%d]", i);
+		ck_assert_msg(((float *)bufs[0][4])[i] == ((float *)bufs[1][4])[i],
+			"y[%d]: %g, in a vector %g", i, ((float *)bufs[0][4])[i], ((float *)bufs[1][4])[i]);
+		ck_assert_msg(((unsigned char *)bufs[0][5])[i] == ((unsigned char *)bufs[1][5])[i], "z[%d]",
+			i);
+		ck_assert_msg(((unsigned char *)bufs[0][3])[i] == ((unsigned char *)bufs[1][3])[i],
+			"flags[%d]", i);
 	}
 }
 END_TEST
 
-/* ---- whole models: y = 3 x + w over n, with a plan ------------------------------------------------ */
+/* ---- whole models: y = 3 x + w over n, with a plan ------------------------------------------- */
 
 static Node *
 array(Module *m, Region *r, int n, const int64_t *constant, Node *last)
@@ -654,7 +675,8 @@ small_model(Ctx *c, int launches)
 	b[2] = buf(m, "y", DT_F32, n);
 	k = kernel(m, "scale", 3, b, 1, 1, &n);
 	r = cpu_frame(m, k, n, &i);
-	store1(m, r, b[2], i, x_add(m, x_mul(m, load1(m, b[0], i), x_flt(m, DT_F32, 3)), load1(m, b[1], i)));
+	store1(m, r, b[2], i, x_add(m, x_mul(m, load1(m, b[0], i), x_flt(m, DT_F32, 3)),
+		load1(m, b[1], i)));
 	vec_push(m, &m->kernels, k);
 	m->main->params = NEWN(m, Node *, 1);
 	m->main->params[0] = t_param(m, "x", t, 0);
@@ -668,9 +690,12 @@ small_model(Ctx *c, int launches)
 	d = data_new(m, DT_F32, 64, w);
 	plan->nbufs = 3;
 	plan->bufs = NEWN(m, PlanBuf, 3);
-	plan->bufs[0] = (PlanBuf){.cls = BUF_INPUT, .dtype = DT_F32, .name = "x", .alias = -1, .size = -1, .offset = -1};
-	plan->bufs[1] = (PlanBuf){.cls = BUF_OUTPUT, .dtype = DT_F32, .name = "y", .alias = -1, .size = -1, .offset = -1};
-	plan->bufs[2] = (PlanBuf){.cls = BUF_WEIGHT, .dtype = DT_F32, .name = "w", .alias = -1, .size = 256, .data = d};
+	plan->bufs[0] = (PlanBuf){.cls = BUF_INPUT, .dtype = DT_F32, .name = "x", .alias = -1,
+		.size = -1, .offset = -1};
+	plan->bufs[1] = (PlanBuf){.cls = BUF_OUTPUT, .dtype = DT_F32, .name = "y", .alias = -1,
+		.size = -1, .offset = -1};
+	plan->bufs[2] = (PlanBuf){.cls = BUF_WEIGHT, .dtype = DT_F32, .name = "w", .alias = -1,
+		.size = 256, .data = d};
 	plan->in_buf = NEWN(m, int, 1);
 	plan->ntexts = 1;
 	plan->texts = NEWN(m, const char *, 1);
@@ -703,8 +728,8 @@ run_small(const TccModel *model, int n, int want)
 	TccValue in = {.kind = TCC_TENSOR, .dtype = TCC_F32}, out = {0};
 	int i, r;
 
-	in.u.tensor = (TccTensor){.data = x, .device_type = TCC_DEV_CPU, .ndim = 1, .code = 2, .bits = 32, .lanes = 1,
-		.shape = &shape};
+	in.u.tensor = (TccTensor){.data = x, .device_type = TCC_DEV_CPU, .ndim = 1, .code = 2,
+		.bits = 32, .lanes = 1, .shape = &shape};
 	r = tcc_load(model, NULL, &inst);
 	ck_assert_msg(!r, "%s", tcc_inst_error(inst));
 	ck_assert_int_eq(tcc_context_new(inst, &ctx), 0);

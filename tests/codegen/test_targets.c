@@ -37,8 +37,10 @@ static Module *softmax_module(bool gpu)
 	vec_push(m, &m->kernels, k);
 	mem->nbufs = 2;
 	mem->bufs = NEWN(m, PlanBuf, 2);
-	mem->bufs[0] = (PlanBuf){ .cls = BUF_INPUT, .dtype = DT_F32, .alias = -1, .size = -1, .offset = -1 };
-	mem->bufs[1] = (PlanBuf){ .cls = BUF_OUTPUT, .dtype = DT_F32, .alias = -1, .size = -1, .offset = -1 };
+	mem->bufs[0] = (PlanBuf){ .cls = BUF_INPUT, .dtype = DT_F32, .alias = -1, .size = -1,
+		.offset = -1 };
+	mem->bufs[1] = (PlanBuf){ .cls = BUF_OUTPUT, .dtype = DT_F32, .alias = -1, .size = -1,
+		.offset = -1 };
 	mem->in_buf = NEWN(m, int, 1);
 	m->memory = mem;
 
@@ -64,8 +66,8 @@ static Module *softmax_module(bool gpu)
 
 static Job job_for(Module *m, const char *target, EmitKind kind)
 {
-	Job job = { .m = m, .machine = machine_of(m, target), .kind = kind, .prefix = "softmax", .level = 2,
-		.nvariants = 1, .jobs = 2 };
+	Job job = { .m = m, .machine = machine_of(m, target), .kind = kind, .prefix = "softmax",
+		.level = 2, .nvariants = 1, .jobs = 2 };
 
 	ck_assert_ptr_nonnull(job.machine);
 	m->machine = job.machine;
@@ -100,8 +102,8 @@ static void check_run(const TccModel *model, const char *device)
 
 	for (int i = 0; i < N * ROW; i++)
 		x[i] = (float)(i * 37 % 101) / 17 - 3;
-	in.u.tensor = (TccTensor){ .data = x, .device_type = TCC_DEV_CPU, .ndim = 2, .code = 2, .bits = 32,
-		.lanes = 1, .shape = shape };
+	in.u.tensor = (TccTensor){ .data = x, .device_type = TCC_DEV_CPU, .ndim = 2, .code = 2,
+		.bits = 32, .lanes = 1, .shape = shape };
 	ck_assert_msg(tcc_load(model, &opt, &inst) == 0, "%s", tcc_inst_error(inst));
 	ck_assert_int_eq(tcc_context_new(inst, &ctx), 0);
 	ck_assert_msg(tcc_run(ctx, &in, 1, &out, 1) == 0, "%s", tcc_error(ctx));
@@ -164,7 +166,8 @@ static const Part *part(const Job *job, PartKind kind, const char *name)
 	return NULL;
 }
 
-static const char *const gpus[] = { "sm_75", "sm_80", "sm_90", "sm_120", "gfx90a", "gfx942", "gfx1100",
+static const char *const gpus[] = { "sm_75", "sm_80", "sm_90", "sm_120", "gfx90a", "gfx942",
+	"gfx1100",
 	"gfx1200" };
 
 START_TEST(images)

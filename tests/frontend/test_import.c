@@ -471,7 +471,8 @@ END_TEST
 static Msg squeeze_if_one(bool needs_vector)
 {
 	Msg g = { 0 }, s = node("Shape x > s"), one = node("Constant > one"), n = node("If c > r");
-	Msg yes = branch("Squeeze x one > r"), no = branch("Identity x > r"), cat = node("Concat r y > out");
+	Msg yes = branch("Squeeze x one > r"), no = branch("Identity x > r"),
+		cat = node("Concat r y > out");
 
 	put_attr_int(&s, "start", 1);
 	put_attr_ints(&one, "value_ints", 1, (int64_t[]){ 1 });
@@ -497,7 +498,8 @@ START_TEST(rank_settled_by_the_rest)
 	Msg m = squeeze_if_one(true);
 
 	ck_assert_int_eq(rank_of(result(&m)), 1);
-	ck_assert_str_eq(((Require *)mod->requires.at[0])->message, "inputs of this shape would take its "
+	ck_assert_str_eq(((Require *)mod->requires.at[0])->message,
+		"inputs of this shape would take its "
 		"else_branch, whose result has not the rank that the rest of the model takes");
 }
 END_TEST

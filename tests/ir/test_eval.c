@@ -24,11 +24,11 @@ static void pairs(const char *text, Node *const *inputs, bool wide)
 		for (int64_t k = 0; k < a->data->count; k++) {
 			Num x = data_get(a->data, dtype_of(a), k), y = data_get(b->data, dtype_of(b), k);
 			if (dt_float(dtype_of(a)))
-				ck_assert_msg(x.f == y.f || (isnan(x.f) && isnan(y.f)), "output %d[%d]: %g, not %g", i,
-					(int)k, x.f, y.f);
+				ck_assert_msg(x.f == y.f || (isnan(x.f) && isnan(y.f)), "output %d[%d]: %g, not %g",
+					i, (int)k, x.f, y.f);
 			else
-				ck_assert_msg(x.i == y.i, "output %d[%d]: %lld, not %lld", i, (int)k, (long long)x.i,
-					(long long)y.i);
+				ck_assert_msg(x.i == y.i, "output %d[%d]: %lld, not %lld", i, (int)k,
+					(long long)x.i, (long long)y.i);
 		}
 	}
 	module_free(m);

@@ -95,17 +95,20 @@ static int64_t ints(int op, DType d, int64_t a, int64_t b)
 START_TEST(integers)
 {
 	static const struct { int op; DType d; int64_t a, b, want; } rows[] = {
-		{ O_ADD, DT_I8, 127, 1, -128 }, { O_MUL, DT_U8, 16, 17, 16 }, { O_SUB, DT_U32, 0, 1, 4294967295 },
-		{ O_DIV, DT_I32, -7, 2, -3 }, { O_DIV, DT_I32, 5, 0, 0 }, { O_DIV, DT_I32, INT32_MIN, -1, INT32_MIN },
-		{ O_REM, DT_I32, -7, 2, -1 }, { O_REM, DT_I64, INT64_MIN, -1, 0 }, { O_REM, DT_I32, 5, 0, 0 },
-		{ O_FLOORDIV, DT_I32, -7, 2, -4 }, { O_MOD, DT_I32, -7, 2, 1 }, { O_MOD, DT_I32, 7, -2, -1 },
-		{ O_FLOORDIV, DT_U64, -1, 2, INT64_MAX }, { O_MIN, DT_U64, -1, 1, 1 }, { O_LT, DT_U64, 1, -1, 1 },
-		{ O_LT, DT_I64, 1, -1, 0 }, { O_SHL, DT_I8, 1, 7, -128 }, { O_SHL, DT_I8, 1, 8, 0 },
-		{ O_SHR, DT_I8, -128, 9, -1 }, { O_SHR, DT_U8, 128, 9, 0 }, { O_SHR, DT_U8, 128, 7, 1 },
-		{ O_SHL, DT_I32, 1, -1, 0 }, { O_AND, DT_U4, 12, 10, 8 }, { O_XOR, DT_I8, -1, 1, -2 },
+		{ O_ADD, DT_I8, 127, 1, -128 }, { O_MUL, DT_U8, 16, 17, 16 },
+		{ O_SUB, DT_U32, 0, 1, 4294967295 }, { O_DIV, DT_I32, -7, 2, -3 },
+		{ O_DIV, DT_I32, 5, 0, 0 }, { O_DIV, DT_I32, INT32_MIN, -1, INT32_MIN },
+		{ O_REM, DT_I32, -7, 2, -1 }, { O_REM, DT_I64, INT64_MIN, -1, 0 },
+		{ O_REM, DT_I32, 5, 0, 0 }, { O_FLOORDIV, DT_I32, -7, 2, -4 }, { O_MOD, DT_I32, -7, 2, 1 },
+		{ O_MOD, DT_I32, 7, -2, -1 }, { O_FLOORDIV, DT_U64, -1, 2, INT64_MAX },
+		{ O_MIN, DT_U64, -1, 1, 1 }, { O_LT, DT_U64, 1, -1, 1 }, { O_LT, DT_I64, 1, -1, 0 },
+		{ O_SHL, DT_I8, 1, 7, -128 }, { O_SHL, DT_I8, 1, 8, 0 }, { O_SHR, DT_I8, -128, 9, -1 },
+		{ O_SHR, DT_U8, 128, 9, 0 }, { O_SHR, DT_U8, 128, 7, 1 }, { O_SHL, DT_I32, 1, -1, 0 },
+		{ O_AND, DT_U4, 12, 10, 8 }, { O_XOR, DT_I8, -1, 1, -2 },
 	};
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-		ck_assert_msg(ints(rows[i].op, rows[i].d, rows[i].a, rows[i].b) == rows[i].want, "row %zu", i);
+		ck_assert_msg(ints(rows[i].op, rows[i].d, rows[i].a, rows[i].b) == rows[i].want, "row %zu",
+			i);
 	ck_assert_int_eq(ints(O_ABS, DT_I8, -128, 0), -128);
 	ck_assert_int_eq(ints(O_NEG, DT_U8, 1, 0), 255);
 	ck_assert_int_eq(ints(O_NOT, DT_U8, 1, 0), 254);
@@ -125,7 +128,8 @@ static double floats(int op, DType d, double a, double b)
 
 START_TEST(reals)
 {
-	ck_assert(signbit(floats(O_MIN, DT_F32, 0.0, -0.0)) && !signbit(floats(O_MAX, DT_F32, -0.0, 0.0)));
+	ck_assert(signbit(floats(O_MIN, DT_F32, 0.0, -0.0)) &&
+		!signbit(floats(O_MAX, DT_F32, -0.0, 0.0)));
 	ck_assert(isnan(floats(O_MIN, DT_F32, 1, NAN)) && isnan(floats(O_MAX, DT_F32, NAN, 1)));
 	ck_assert(floats(O_ADD, DT_F32, 16777216, 1) == 16777216);
 	ck_assert(floats(O_ADD, DT_F16, 2048, 1) == 2048);

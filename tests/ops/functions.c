@@ -22,7 +22,8 @@ static int64_t count(const TccTensor *t)
 int test_sorted(TccCall *c)
 {
 	const TccTensor *x = &c->inputs[0].u.tensor, *y = &c->output->u.tensor;
-	const float *by = c->inputs[1].kind == TCC_NONE ? NULL : c->inputs[1].u.tensor.data, *v = x->data;
+	const float *by = c->inputs[1].kind == TCC_NONE ? NULL : c->inputs[1].u.tensor.data,
+		*v = x->data;
 	int64_t n = x->shape[1];
 	for (int64_t r = 0; r < x->shape[0]; r++, v += n)
 		for (int64_t i = 0; i < n; i++) {
@@ -30,7 +31,8 @@ int test_sorted(TccCall *c)
 			for (int64_t k = 0; k < n; k++)
 				place += v[k] < v[i] || (v[k] == v[i] && k < i);
 			if (c->result == 0)
-				((float *)y->data)[r * n + place] = (v[i] + (by ? *by : 0)) * (float)*attr(c, "gain")->u.f;
+				((float *)y->data)[r * n + place] = (v[i] + (by ? *by : 0)) *
+					(float)*attr(c, "gain")->u.f;
 			else
 				((int64_t *)y->data)[r * n + place] = i;
 		}
@@ -40,7 +42,8 @@ int test_sorted(TccCall *c)
 /* Each integer of the attribute that often as the operand says; what else the attributes hold. */
 int test_spread(TccCall *c)
 {
-	const TccFunctionAttr *list = attr(c, "list"), *mode = attr(c, "mode"), *scales = attr(c, "scales");
+	const TccFunctionAttr *list = attr(c, "list"), *mode = attr(c, "mode"),
+		*scales = attr(c, "scales");
 	const int64_t *x = c->inputs[0].u.tensor.data;
 	double *y = c->output->u.tensor.data;
 	if (strcmp(mode->u.s, "plain")) {

@@ -53,7 +53,8 @@ static Build build_for(Module *m, const Case *c)
 	Build b = { .m = m, .op = op_find("max_pool") };
 	static const char *const names[] = { "strides", "dilations", "pads" };
 	for (int i = 0; i < 3; i++)
-		b.attrs = attrs_add(m, b.attrs, (Attr){ .name = names[i], .kind = A_INTS, .n = i == 2 ? 2 : 1,
+		b.attrs = attrs_add(m, b.attrs,
+			(Attr){ .name = names[i], .kind = A_INTS, .n = i == 2 ? 2 : 1,
 			.is = arena_dup(m->arena, v + i, sizeof *v * 2) });
 	b.attrs = attrs_add(m, b.attrs, (Attr){ .name = "auto_pad", .kind = A_STR, .s = c->pad });
 	return b;
@@ -96,7 +97,8 @@ START_TEST(symbolic)
 }
 END_TEST
 
-/* Every element that a window reads is in the padded operand, and every one of the operand is read there. */
+/* Every element that a window reads is in the padded operand, and every one of the operand is
+ * read there. */
 START_TEST(padding)
 {
 	const Case *c = &cases[_i];

@@ -55,7 +55,8 @@ static void check_legal(Node *root)
 		if (e->code >= O_NUM || e->code == O_CAST || e->code == O_BITS)
 			continue;
 		for (int k = 0; k < e->nin; k++)
-			ck_assert_msg(!dt_small(e->in[k]->type->dtype) && dtypes[e->in[k]->type->dtype].bits >= 8,
+			ck_assert_msg(!dt_small(e->in[k]->type->dtype) &&
+				dtypes[e->in[k]->type->dtype].bits >= 8,
 				"%s of %s", e->op->name, dtypes[e->in[k]->type->dtype].text);
 	}
 	free(list);
@@ -160,7 +161,8 @@ START_TEST(double_rounding)
 	Data *f = data_new(m, DT_F64, dim, NULL), *i = data_new(m, DT_I64, dim, NULL);
 	for (int64_t k = 0; k < COUNT; k++) {
 		/* the middle of two values of f16 or bf16, a little off */
-		double half = ldexp(1 + (double)(2 * (rnd() % 128) + 1) / (k & 1 ? 256 : 2048), (int)(k % 14));
+		double half = ldexp(1 + (double)(2 * (rnd() % 128) + 1) / (k & 1 ? 256 : 2048),
+			(int)(k % 14));
 		data_set((void *)f->bytes, DT_F64, k,
 			(Num){ .f = half * (1 + ((int)(rnd() % 3) - 1) * 0x1p-40) });
 		int64_t v = (int64_t)((2 * (rnd() % 128) + 257) << 54) + (int64_t)(rnd() % 3) - 1;

@@ -83,7 +83,8 @@ START_TEST(all_over)
 }
 END_TEST
 
-/* Also for powers of two and what is next to them; 20 floats each way from where the byte changes. */
+/* Also for powers of two and what is next to them; 20 floats each way from where the byte
+ * changes. */
 START_TEST(every_step)
 {
 	Module *m = module("x86-64-v3");

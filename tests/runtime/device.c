@@ -1,6 +1,7 @@
 /*
- * A caller with a stream and memory of its own on the device, as DLPack describes it: nothing of it is copied.
- * Works with the test's driver (fake_driver.c), whose functions it calls for its own memory.
+ * A caller with a stream and memory of its own on the device, as DLPack describes it: nothing of it
+ * is copied. Works with the test's driver (fake_driver.c), whose functions it calls for its own
+ * memory.
  */
 #include <dlfcn.h>
 #include "tests/runtime/model.h"
@@ -43,7 +44,8 @@ static int use(TccInst *inst, TccContext *ctx)
 	for (int i = 0; i < 8; i++)
 		((float *)(uintptr_t)x)[i] = (float)i;
 	TccValue in[] = {on_device(TCC_F32, 2, sx, x), {.kind = TCC_TENSOR, .dtype = TCC_I64}};
-	TccValue out[] = {on_device(TCC_F32, 2, sy, y), on_device(TCC_F32, 1, ss, s), {.kind = TCC_TENSOR, .dtype = TCC_F32}};
+	TccValue out[] = {on_device(TCC_F32, 2, sy, y), on_device(TCC_F32, 1, ss, s),
+		{.kind = TCC_TENSOR, .dtype = TCC_F32}};
 	tcc_tensor_set(&in[1].u.tensor, TCC_I64, 1, si, &at);
 	tcc_tensor_set(&out[2].u.tensor, TCC_F32, 1, st, &t);
 	for (int run = 0; run < 4; run++) {
@@ -53,10 +55,12 @@ static int use(TccInst *inst, TccContext *ctx)
 		CHECK(tcc_round_trips(ctx) == 1);
 	}
 	in[0].u.tensor.device_id = 1;
-	CHECK(tcc_run(ctx, in, 2, out, 3) == TCC_BAD_DATA && strstr(tcc_error(ctx), "'x' is on another device"));
+	CHECK(tcc_run(ctx, in, 2, out, 3) == TCC_BAD_DATA &&
+		strstr(tcc_error(ctx), "'x' is on another device"));
 	in[0].u.tensor.device_id = 0;
 	out[0].u.tensor.device_type = TCC_DEV_HIP;
-	CHECK(tcc_run(ctx, in, 2, out, 3) == TCC_BAD_DATA && strstr(tcc_error(ctx), "is on another device"));
+	CHECK(tcc_run(ctx, in, 2, out, 3) == TCC_BAD_DATA &&
+		strstr(tcc_error(ctx), "is on another device"));
 	call_free(x);
 	call_free(y);
 	call_free(s);

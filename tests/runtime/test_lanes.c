@@ -1,4 +1,5 @@
-/* Lanes: what touches the same bytes keeps its order, whatever lane it is on; what does not may run at once. */
+/* Lanes: what touches the same bytes keeps its order, whatever lane it is on; what does not may
+ * run at once. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,8 @@ static void make_random(unsigned seed, int spots)
 		launch(i, (uint32_t)(rand() % 8), s);
 		if (rand() % 4)
 			continue;
-		list[i] = (TccWork){.kind = TCC_WORK_COPY + (unsigned)(rand() % 2), .dst = memory + 16 * s[0],
-			.src = memory + 16 * s[1], .bytes = 16};
+		list[i] = (TccWork){.kind = TCC_WORK_COPY + (unsigned)(rand() % 2),
+			.dst = memory + 16 * s[0], .src = memory + 16 * s[1], .bytes = 16};
 	}
 }
 
@@ -89,7 +90,8 @@ START_TEST(random_lists_keep_their_order)
 			free_pairs += !before[i][j];
 		}
 		for (int l = 0; l < TCC_LANES; l++) {
-			ck_assert(list[i].wait[l] <= i && (!list[i].wait[l] || list[list[i].wait[l] - 1].signals));
+			ck_assert(list[i].wait[l] <= i &&
+				(!list[i].wait[l] || list[list[i].wait[l] - 1].signals));
 			/* a launch that begins early has one launch to wait for */
 			ck_assert(!list[i].follows || !list[i].wait[l]);
 		}

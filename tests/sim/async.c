@@ -1,4 +1,5 @@
-/* Kernels of test_async.c: a product by a warp group from boxes, one way right and, by FAULT, wrong. */
+/* Kernels of test_async.c: a product by a warp group from boxes, one way right and, by FAULT,
+ * wrong. */
 #include "runtime/device/tcc_dev.h"
 
 #ifndef FAULT
@@ -61,14 +62,18 @@ TCC_KERNEL(product, 256)(f32 *TCC_RESTRICT c, i64 steps, TCC_MAP a, TCC_MAP b)
 			tcc_mma_fence();
 		for (i32 i = 0; i < K / 16 && HELD; i++) {
 			for (i32 w = 0; w < 4; w++) {
-				i32 row = (t - 128) / 32 * 16 + t % 32 / 4 + 8 * (w & 1), deep = i * 16 + t % 4 * 2 + 8 * (w >> 1);
+				i32 row = (t - 128) / 32 * 16 + t % 32 / 4 + 8 * (w & 1),
+					deep = i * 16 + t % 4 * 2 + 8 * (w >> 1);
 
-				held[i][w] = tiles[s * STAGE / 4 + row * 32 + (deep / 8 ^ row % 8) * 4 + deep % 8 / 2];
+				held[i][w] = tiles[s * STAGE / 4 + row * 32 + (deep / 8 ^ row % 8) * 4 +
+					deep % 8 / 2];
 			}
-			tcc_wgmma_rm(f16, COLUMNS, acc, held[i], tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 512], 128, 8192));
+			tcc_wgmma_rm(f16, COLUMNS, acc, held[i],
+				tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 512], 128, 8192));
 		}
 		for (i32 i = 0; i < K / 16 && !HELD; i++)
-			tcc_sim_wgmma("wgmma_f16", COLUMNS, acc, tcc_tile(&tiles[s * STAGE / 4 + i * 8], ROW, 0),
+			tcc_sim_wgmma("wgmma_f16", COLUMNS, acc,
+				tcc_tile(&tiles[s * STAGE / 4 + i * 8], ROW, 0),
 				ALONG ? tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 512], 128, 8192)
 				: tcc_tile(&tiles[s * STAGE / 4 + 2048 + i * 8], ROW, 0), 0, ALONG);
 		tcc_mma_commit();

@@ -50,7 +50,8 @@ static int launch(Sim *s, void *object, const char *name, uint32_t threads, void
 	snprintf(entry, sizeof entry, "%s__sim", name);
 	SimKernel *k = (SimKernel *)dlsym(object, entry);
 	ck_assert_ptr_nonnull(k);
-	return sim_launch(s, k, name, (uint32_t[3]){ 1, 1, 1 }, (uint32_t[3]){ threads, 1, 1 }, SHARED, args);
+	return sim_launch(s, k, name, (uint32_t[3]){ 1, 1, 1 }, (uint32_t[3]){ threads, 1, 1 }, SHARED,
+		args);
 }
 
 /* Small whole numbers as f16: exact in every order. */
@@ -69,11 +70,13 @@ static int number(int i, int k, int salt)
 typedef struct Factor { uint16_t *p; uint64_t map[16]; } Factor;
 
 /* rows x width numbers, a box of so many of them. */
-static Factor factor(Sim *s, int rows, int width, int box_rows, int box_width, int salt, bool transposed)
+static Factor factor(Sim *s, int rows, int width, int box_rows, int box_width, int salt,
+	bool transposed)
 {
 	Factor f = { .p = sim_alloc(s, (uint64_t)(rows * width) * 2) };
-	SimTensor t = { .p = f.p, .rank = 2, .size = 2, .swizzle = box_width * 2, .dim = { width, rows },
-		.stride = { 2, width * 2 }, .box = { (uint32_t)box_width, (uint32_t)box_rows }, .step = { 1, 1 } };
+	SimTensor t = { .p = f.p, .rank = 2, .size = 2, .swizzle = box_width * 2,
+		.dim = { width, rows }, .stride = { 2, width * 2 },
+		.box = { (uint32_t)box_width, (uint32_t)box_rows }, .step = { 1, 1 } };
 
 	for (int i = 0; i < rows; i++)
 		for (int k = 0; k < width; k++)
@@ -90,13 +93,15 @@ static int run(Sim *s, void *object, int row, bool along, int64_t steps)
 	int k = row / 2, depth = k * (int)steps;
 	float *c = sim_alloc(s, SIDE * SIDE * 4);
 	Factor a = factor(s, SIDE, depth, SIDE, k, 1, false);
-	Factor b = along ? factor(s, depth, SIDE, k, SIDE, 2, true) : factor(s, SIDE, depth, SIDE, k, 2, false);
+	Factor b = along ? factor(s, depth, SIDE, k, SIDE, 2, true)
+		: factor(s, SIDE, depth, SIDE, k, 2, false);
 	int rc = launch(s, object, "product", 256, (void *[]){ &c, &steps, a.map, b.map });
 
 	for (int t = 0; t < 128 && rc == SIM_OK; t++)
 		for (int e = 0; e < SIDE / 2; e++) {
 			/* PTX ISA, accumulator D of wgmma.mma_async.m64nN */
-			int i = t / 32 * 16 + t % 32 / 4 + (e / 2 % 2) * 8, j = e / 4 * 8 + t % 4 * 2 + e % 2, want = 0;
+			int i = t / 32 * 16 + t % 32 / 4 + (e / 2 % 2) * 8, j = e / 4 * 8 + t % 4 * 2 + e % 2,
+				want = 0;
 
 			for (int x = 0; x < depth; x++)
 				want += number(i, x, 1) * number(j, x, 2);
@@ -118,7 +123,8 @@ START_TEST(right_in_every_order)
 		Sim *s = new_sim(seed);
 		int rc = run(s, object, forms[_i].row, forms[_i].along, 5);
 
-		ck_assert_msg(rc == SIM_OK, "seed %d: %s", (int)seed, sim_findings(s, &f) ? f[0].text : "?");
+		ck_assert_msg(rc == SIM_OK, "seed %d: %s", (int)seed,
+			sim_findings(s, &f) ? f[0].text : "?");
 		sim_free(s);
 	}
 	dlclose(object);
@@ -162,7 +168,8 @@ START_TEST(parts_of_a_block)
 		Sim *s = new_sim(3);
 
 		out = sim_alloc(s, 3 * 64 * 4);
-		ck_assert_int_eq(launch(s, object, "halves", 64, (void *[]){ &out }), fault ? SIM_FINDINGS : SIM_OK);
+		ck_assert_int_eq(launch(s, object, "halves", 64, (void *[]){ &out }),
+			fault ? SIM_FINDINGS : SIM_OK);
 		for (int i = 0; i < 3 * 64 && !fault; i++)
 			ck_assert_int_eq(out[i], i % 64 / 32 * 32 + (i % 32 + 1) % 32 + i / 64);
 		sim_free(s);
@@ -214,9 +221,9 @@ START_TEST(pixels_are_gathered)
 	Sim *s = new_sim(0);
 	uint8_t *p = sim_alloc(s, N * H * W * C), *out = sim_alloc(s, 32768);
 	/* a 3 x 4 filter, 2 apart, one element of padding before, two (down) and one (right) behind */
-	SimTensor t = { .p = p, .rank = 4, .size = 1, .swizzle = 32, .gathers = true, .dim = { C, W, H, N },
-		.stride = { 1, C, W * C, H * W * C }, .box = { C, PIXELS }, .step = { 1, 2, 2, 1 },
-		.lower = { -1, -1 }, .upper = { 1 - 3, 2 - 2 } };
+	SimTensor t = { .p = p, .rank = 4, .size = 1, .swizzle = 32, .gathers = true,
+		.dim = { C, W, H, N }, .stride = { 1, C, W * C, H * W * C }, .box = { C, PIXELS },
+		.step = { 1, 2, 2, 1 }, .lower = { -1, -1 }, .upper = { 1 - 3, 2 - 2 } };
 	uint64_t map[16];
 	int64_t bytes = C * PIXELS;
 	void *object = build("", "pixels");
@@ -227,7 +234,8 @@ START_TEST(pixels_are_gathered)
 	sim_written(s, p, N * H * W * C);
 	ck_assert_ptr_null(sim_map(&t, map));
 	ck_assert_int_eq(launch(s, object, "pixels", 32, (void *[]){ &out, &bytes, map }), SIM_OK);
-	/* PTX ISA, im2col mode: from the first pixel along w, then h, then n, within the bounding box */
+	/* PTX ISA, im2col mode: from the first pixel along w, then h, then n, within the bounding
+	 * box */
 	for (int i = 0; i < PIXELS; i++) {
 		for (int c = 0; c < C; c++) {
 			int y = h + 2, x = w + 1;
@@ -248,8 +256,8 @@ END_TEST
 START_TEST(maps_that_break_rules)
 {
 	static uint8_t bytes[4096] __attribute__((aligned(64)));
-	SimTensor good = { .p = bytes, .rank = 2, .size = 2, .swizzle = 128, .dim = { 64, 8 }, .stride = { 2, 128 },
-		.box = { 64, 8 }, .step = { 1, 1 } };
+	SimTensor good = { .p = bytes, .rank = 2, .size = 2, .swizzle = 128, .dim = { 64, 8 },
+		.stride = { 2, 128 }, .box = { 64, 8 }, .step = { 1, 1 } };
 	SimTensor t[] = { good, good, good, good, good };
 	uint64_t map[16];
 

@@ -1,7 +1,7 @@
 /*
- * PTX run by the simulator (codegen/ptx.c, runtime/device/tcc_ptx.h): each instruction gives what the
- * PTX ISA says, values worked out from its text; jumps, guards and memory do; faults are found at
- * their line of the PTX.
+ * PTX run by the simulator (codegen/ptx.c, runtime/device/tcc_ptx.h): each instruction gives what
+ * the PTX ISA says, values worked out from its text; jumps, guards and memory do; faults are found
+ * at their line of the PTX.
  */
 #include "codegen/tool.h"
 #include "runtime/device/sim.h"
@@ -156,8 +156,8 @@ mov_type(char size)
 static int
 operands(const char *text)
 {
-	static const char *const one[] = {"abs", "neg", "not", "popc", "clz", "brev", "cvt", "sqrt", "rcp"},
-		*const three[] = {"mad", "fma", "shf", "bfe", "prmt", "dp4a", "dp2a"};
+	static const char *const one[] = {"abs", "neg", "not", "popc", "clz", "brev", "cvt", "sqrt",
+		"rcp"}, *const three[] = {"mad", "fma", "shf", "bfe", "prmt", "dp4a", "dp2a"};
 	size_t k;
 
 	for (k = 0; k < sizeof one / sizeof *one; k++)

@@ -44,7 +44,8 @@ static Sim *new_sim(int warp, uint64_t seed, bool traced)
 	return s;
 }
 
-static int launch(Sim *s, void *object, const char *name, uint32_t grid, uint32_t block, void **args)
+static int launch(Sim *s, void *object, const char *name, uint32_t grid, uint32_t block,
+	void **args)
 {
 	char entry[64];
 
@@ -297,8 +298,8 @@ static void check_rows(void *object, int warp)
 	sim_free(s);
 }
 
-/* What memory moves: all once where the cache holds it or the blocks that run at once share it, else what each
- * block reads. */
+/* What memory moves: all once where the cache holds it or the blocks that run at once share it,
+ * else what each block reads. */
 START_TEST(second_cache)
 {
 	enum { ONE = 2 * 64 * 64 * 4, DISTINCT = (128 + 192) * 64 * 4, RESULT = 128 * 192 * 4 };
