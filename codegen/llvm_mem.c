@@ -723,35 +723,54 @@ exchange(Fn *f, Val *row, int n, int size)
 	}
 }
 
-/* s[from + u + step v] to t[to(u) + v] for all u and v below n. */
-typedef struct Transpose { Mem *t, *s; DType d; Node *u, *from, *step, *to; int n; } Transpose;
+/* A loop over u, v to t[to(u) + v] of what lanes would gather, and lanes over u load. */
+typedef struct Transpose { Mem *t; DType d; Node *u, *v, *value, *to; int n; } Transpose;
+
+/* Do all loads in e lie side by side along u, in buffers that are only read, and one apart along v? */
+static bool
+reads_columns(Fn *f, const Transpose *t)
+{
+	Node **list, *e, *step, *rest;
+	const Mem *m;
+	int i, n, count = 0;
+	int64_t k;
+	bool ok = true;
+
+	list = topo_scalar(t->value, &n);
+	for (i = 0; i < n && ok; i++) {
+		ok = list[i]->code != O_FOLD && list[i]->code != O_BOUND && list[i]->code != O_CALL;
+		if (list[i]->code != O_LOAD)
+			continue;
+		m = map_get(&f->mem, list[i]->in[0]);
+		e = flat(f, list[i]->in[0], list[i]->nin - 1, list[i]->in + 1);
+		ok = m && m->fixed && !m->lanes && linear_in(f->m, e, t->v, &step, &rest) && !contains(step, t->u)
+			&& linear_in(f->m, rest, t->u, &e, &rest) && is_int(e, &k) && k >= 0 && k <= 1;
+		count += ok && k == 1 && !(is_int(step, &k) && k < 2);
+	}
+	free(list);
+	return ok && count == 1;
+}
 
 static bool
 transpose_of(Fn *f, Node *loop, Transpose *t)
 {
-	Node *inner = loop->regions[0]->nresults == 1 ? loop->regions[0]->results[0] : NULL, *v, *put, *get,
-		*one, *rest;
-	int64_t n, k;
+	Node *inner = loop->regions[0]->nresults == 1 ? loop->regions[0]->results[0] : NULL, *put, *one;
+	int64_t n;
 
 	if (loop->n != F_UNROLL || f->vaxis || f->run || !inner || inner->code != O_FOR
 	 || inner->n != F_VECTOR || inner->regions[0]->nresults != 1)
 		return false;
 	put = inner->regions[0]->results[0];
-	get = put->code == O_STORE ? put->in[put->nin - 1] : put;
-	t->u = loop->in[0], v = inner->in[0];
-	if (get->code != O_LOAD || !is_int(v->in[0], &n) || t->u->in[0] != v->in[0] || n < 2
-	 || n > MAX_TRANSPOSE || (n & (n - 1)) || buf_dtype(get->in[0]) != buf_dtype(put->in[0]))
+	t->u = loop->in[0], t->v = inner->in[0];
+	if (put->code != O_STORE || !is_int(t->v->in[0], &n) || t->u->in[0] != t->v->in[0] || n < 2
+	 || n > MAX_TRANSPOSE || (n & (n - 1)))
 		return false;
-	t->n = (int)n, t->d = buf_dtype(get->in[0]);
-	t->s = map_get(&f->mem, get->in[0]), t->t = map_get(&f->mem, put->in[0]);
-	if (!t->s || !t->t || !t->s->fixed || t->t->lanes || put->in[0]->type->space == SP_REG
-	 || elem_bytes(t->d) * 8 * t->n > f->t->vector_bits)
-		return false;
-	return linear_in(f->m, flat(f, get->in[0], get->nin - 1, get->in + 1), v, &t->step, &rest)
-		&& !(is_int(t->step, &k) && k < 2) && linear_in(f->m, rest, t->u, &one, &t->from)
-		&& is_intv(one, 1) && !contains(t->step, t->u)
-		&& linear_in(f->m, flat(f, put->in[0], put->nin - 2, put->in + 1), v, &one, &t->to)
-		&& is_intv(one, 1);
+	t->n = (int)n, t->d = buf_dtype(put->in[0]), t->value = put->in[put->nin - 1];
+	t->t = map_get(&f->mem, put->in[0]);
+	return t->t && !t->t->lanes && put->in[0]->type->space != SP_REG
+		&& elem_bytes(t->d) * 8 * t->n <= f->t->vector_bits
+		&& linear_in(f->m, flat(f, put->in[0], put->nin - 2, put->in + 1), t->v, &one, &t->to)
+		&& is_intv(one, 1) && reads_columns(f, t);
 }
 
 bool
@@ -759,15 +778,20 @@ transposed(Fn *f, Node *loop)
 {
 	Transpose t;
 	Val row[MAX_TRANSPOSE];
-	Ty type;
+	Node *e;
 	int i, size;
 
 	if (!transpose_of(f, loop, &t))
 		return false;
-	type = vec_of(t.t->elem, t.n);
-	for (i = 0; i < t.n; i++)
-		row[i] = plain_load(f, t.s, type, address(f, t.s->base, t.s->elem,
-			x_add(f->m, t.from, x_muli(f->m, t.step, i))), elem_bytes(t.d));
+	f->vaxis = t.u;
+	f->lanes = t.n;
+	for (i = 0; i < t.n; i++) {
+		e = subst1(f->m, t.value, t.v, x_idx(f->m, i));
+		row[i] = to_mem(f, t.d, splat(f, ex(f, e), t.n));
+	}
+	map_free(&f->varies);
+	f->vaxis = NULL;
+	f->lanes = 0;
 	for (size = 1; size < t.n; size *= 2)
 		exchange(f, row, t.n, size);
 	for (i = 0; i < t.n; i++)

@@ -9,14 +9,16 @@
  *
  * whose second product has its lanes along the values' columns, as with lanes along the keys.
  *
- * It takes scores that stay within the kernel, and what follows them may read at most what lies
- * side by side for queries, or is the same: else each vector would be gathered.
+ * It takes scores that stay within the kernel. What they meet and lies apart for queries side by
+ * side (a bias for each query and key, with the keys together) is copied for each block, by squares
+ * of it that are transposed.
  */
 #include <stdlib.h>
 #include "attend_cpu.h"
 
-/* Keys whose maximum is found in a tree; bytes of the queries' copy; vectors of a tile. */
-enum { TREE = 8, MAX_QUERIES = 1 << 17, WIDE = 4 };
+/* Keys whose maximum is found in a tree; bytes of the queries' copy; vectors of a tile;
+ * reads that are copied. */
+enum { TREE = 8, MAX_QUERIES = 1 << 17, WIDE = 4, MAX_APART = 4 };
 
 /* ---- form ------------------------------------------------------------------------------------ */
 
@@ -42,24 +44,51 @@ softmax_operand(Flash *f)
 	return x;
 }
 
-/* Do vectors of queries need no gathering in e? Notes whether they read anything. */
+/* Does the read vary from query to query, and do they not lie side by side in memory? */
 static bool
-side_by_side(Flash *f, Node *e, Node *row)
+lies_apart(Flash *f, Node *read, const Node *row)
 {
-	Node **list, *stride;
-	int i, n;
-	bool ok = true;
+	Node *stride = contains(read, row) ? elem_stride(f->kb, read, (Node *)row) : NULL;
 
-	f->past_end = true;
-	list = topo_scalar(e, &n);
-	for (i = 0; i < n && ok; i++)
-		if (list[i]->code == O_READ && contains(list[i], row)) {
-			stride = elem_stride(f->kb, list[i], row);
-			ok = stride && (is_intv(stride, 0) || is_intv(stride, 1));
-			f->past_end = false;
-		}
+	return contains(read, row) && !(stride && (is_intv(stride, 0) || is_intv(stride, 1)));
+}
+
+/* The reads beside the sum that lie apart, none in another one; how many, MAX_APART + 1 for more. */
+static int
+apart(Flash *f, Node **read)
+{
+	const Attention *a = &f->a;
+	Node **list, *row = a->score->in[a->row],
+		*rest = subst1(f->m, f->x, f->across.reduce, x_int(f->m, f->type, 0));
+	int i, k, n, count = 0;
+
+	list = topo_scalar(rest, &n);
+	for (i = n; i-- > 0 && count <= MAX_APART;) {
+		if (list[i]->code != O_READ || !lies_apart(f, list[i], row))
+			continue;
+		for (k = 0; k < count && !contains(read[k], list[i]); k++)
+			;
+		if (k == count)
+			read[count++] = list[i];
+	}
 	free(list);
-	return ok;
+	return count;
+}
+
+/* Does e read anything for a query that lies beside what it reads for the next? */
+static bool
+reads_row(Flash *f, Node *e)
+{
+	Node **list, *row = f->a.score->in[f->a.row];
+	int i, n;
+	bool yes = false;
+
+	e = subst1(f->m, e, f->across.reduce, x_int(f->m, f->type, 0));
+	list = topo_scalar(e, &n);
+	for (i = 0; i < n && !yes; i++)
+		yes = list[i]->code == O_READ && contains(list[i], row) && !map_get(&f->kb->local, list[i]->in[0]);
+	free(list);
+	return yes;
 }
 
 static int64_t
@@ -93,7 +122,7 @@ across_fits(Flash *f, const Group *g)
 	const Attention *a = &f->a;
 	Contraction *c = &f->across;
 	Module *m = f->m;
-	Node *row = a->score->in[a->row], *rest;
+	Node *row = a->score->in[a->row], *read[MAX_APART + 1];
 	int64_t red[MAX_RANK];
 	int lanes = lanes_of(f->kb->s, f->type), vectors = f->rows / lanes;
 
@@ -111,8 +140,7 @@ across_fits(Flash *f, const Group *g)
 	if (f->rest.nr)
 		pick_tile(f, &f->rest, f->rest.nr / lanes);
 	f->x = softmax_operand(f);
-	rest = subst1(m, f->x, c->reduce, x_int(m, f->type, 0));
-	return side_by_side(f, rest, row);
+	return apart(f, read) <= MAX_APART;
 }
 
 /* ---- scores ---------------------------------------------------------------------------------- */
@@ -129,14 +157,38 @@ across_open(Flash *f, Region *r)
 	f->queries = c.b;
 }
 
+/* What the softmax is of, with copies of what lies apart for the block's queries and keys. */
+static Node *
+copy_apart(Flash *f, Region *r)
+{
+	const Attention *a = &f->a;
+	Module *m = f->m;
+	Node *read[MAX_APART + 1], *key = a->score->in[a->nouter], *k = x_axis(m, f->nkeys), *at;
+	Map map = {0};
+	int64_t keys = f->keys;
+	int i, n = apart(f, read);
+
+	for (i = 0; i < n && i < MAX_APART; i++) {
+		Contraction c = {.reduce = f->across.reduce, .n = a->score->in[a->row], .nr = f->rows,
+			.nred = 1, .red = {k}, .eb = subst1(m, read[i], key, x_add(m, f->k0, k))};
+
+		copy_panel(f->kb, r, &c, f->q0, &keys);
+		at = x_sub(m, key, f->k0);
+		map_put(&map, read[i], subst1(m, c.b, k, at));
+	}
+	at = subst(m, f->x, &map, false);
+	map_free(&map);
+	return at;
+}
+
 /* Tiles of the queries [first, first + count). */
 static void
-score_columns(Flash *f, Region *r, const Contraction *shape, Node *first, Node *count)
+score_columns(Flash *f, Region *r, const Contraction *shape, Node *x, Node *first, Node *count)
 {
 	const Attention *a = &f->a;
 	Contraction c = *shape;
 	Node *q = a->score->in[a->row], *k = a->score->in[a->nouter];
-	Tile t = {.c = &c, .t = f->exps, .m = k, .base = f->k0, .body = f->x, .padded = true,
+	Tile t = {.c = &c, .t = f->exps, .m = k, .base = f->k0, .body = x, .padded = true,
 		.past_end = f->past_end, .idx = {q, k}};
 
 	c.b = c.eb = f->queries;
@@ -148,16 +200,17 @@ across_scores(Flash *f, Region *r)
 {
 	Module *m = f->m;
 	int wide = f->rows / f->across.nr * f->across.nr;
-	Node *full = x_idx(m, wide);
+	Node *full = x_idx(m, wide), *x = copy_apart(f, r);
 	Region *rest;
 
+	f->past_end = !reads_row(f, x);
 	if (!f->rest.nr) {
-		score_columns(f, r, &f->across, f->q0, f->nrows);
+		score_columns(f, r, &f->across, x, f->q0, f->nrows);
 		return;
 	}
-	score_columns(f, r, &f->across, f->q0, x_min(m, full, f->nrows));
+	score_columns(f, r, &f->across, x, f->q0, x_min(m, full, f->nrows));
 	rest = region_new(m, NULL);
-	score_columns(f, rest, &f->rest, x_add(m, f->q0, full), x_sub(m, f->nrows, full));
+	score_columns(f, rest, &f->rest, x, x_add(m, f->q0, full), x_sub(m, f->nrows, full));
 	l_when(m, r, x_lt(m, full, f->nrows), rest, NULL);
 }
 

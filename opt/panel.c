@@ -4,6 +4,7 @@
  * narrower (tile.c has the tiles). Columns of which each lies in one piece are copied by squares, whose
  * loops a target can transpose in registers.
  */
+#include <stdlib.h>
 #include <string.h>
 #include "sched.h"
 
@@ -121,19 +122,27 @@ copy_last(KB *kb, const Panel *p, Node *j, int w)
 	return r;
 }
 
-/* Do the steps of the innermost sum lie side by side, and the columns apart? */
+/* Do the steps of the innermost sum lie side by side in all that e reads, and the columns apart? */
 static bool
 wants_squares(KB *kb, const Contraction *c, int w)
 {
-	Node *last = c->red[c->nred - 1], *k, *n;
+	Node *last = c->red[c->nred - 1], *k, *n, **list;
+	int64_t depth = const_or(last->in[0], w);
+	int i, count, squares = 0;
+	bool ok = w >= 2 && depth >= w && c->nr % w == 0;
 
-	if (c->eb->code != O_READ || w < 2 || const_or(last->in[0], 0) < w || c->nr % w
-	 || dtypes[dtype_of(c->eb->in[0])].bits != dtypes[c->reduce->type->dtype].bits
-	 || map_get(&kb->local, c->eb->in[0]))
-		return false;
-	k = elem_stride(kb, c->eb, last);
-	n = elem_stride(kb, c->eb, c->n);
-	return k && is_intv(k, 1) && n && !is_intv(n, 1) && !is_intv(n, 0);
+	list = topo_scalar(c->eb, &count);
+	for (i = 0; i < count && ok; i++) {
+		ok = list[i]->code != O_REDUCE && list[i]->code != O_ITER;
+		if (list[i]->code != O_READ || (!contains(list[i], last) && !contains(list[i], c->n)))
+			continue;
+		k = elem_stride(kb, list[i], last);
+		n = elem_stride(kb, list[i], c->n);
+		ok = ok && k && n && is_intv(k, 1) && !is_intv(n, 1) && !map_get(&kb->local, list[i]->in[0]);
+		squares += ok && !is_intv(n, 0);
+	}
+	free(list);
+	return ok && squares == 1;
 }
 
 static void

@@ -47,6 +47,18 @@ save("plain", plain, qkv + [("mask", ["b", 1, 1, "n"], None), ("row", ["m", 1], 
 save("loose", plain, qkv + [("mask", ["b", 1, 1, "t"], None), ("row", ["m", 1], None)])
 
 
+# a bias and a choice for each query and key, of several types, and one that the keys reverse
+def biased(node, const):
+    s = node("Add", node("MatMul", "q", node("Transpose", "k", perm=[0, 1, 3, 2])), "bias")
+    s = node("Where", "keep", node("Add", s, node("Cast", "half", to=T.FLOAT)), const(-np.inf, f))
+    s = node("Add", s, node("Transpose", "across", perm=[0, 1, 3, 2]))
+    return node("MatMul", node("Softmax", s, axis=-1), "v")
+
+
+save("biased", biased, qkv + [("bias", [1, 3, "m", "n"], None), ("keep", ["b", 1, "m", "n"], T.BOOL),
+    ("half", ["m", "n"], T.FLOAT16), ("across", [1, 1, "n", "m"], None)])
+
+
 # keys and values come of one projection with the heads side by side, keys stored as they are
 def heads(node, const):
     rng = np.random.default_rng(3)
@@ -117,6 +129,12 @@ for s in "2 7 5" "1 1 300" "1 97 257" "2 13 64" "1 200 513" "1 5 0" "1 0 5"; do
 	same op_f32 --dim "b=$1" --dim "m=$2" --dim "n=$3" $near
 done
 same masked --dim b=2 --dim m=5 --dim n=513 $near
+for s in "2 3 7" "1 16 48" "2 97 213" "1 40 16" "1 35 9"; do
+	set -- $s
+	same biased --dim "b=$1" --dim "m=$2" --dim "n=$3" $near
+	[ "$1" = 2 ] || same biased --dim "b=$1" --dim "m=$2" --dim "n=$3" --target x86-64-v2 $near
+done
+same biased --dim b=1 --dim m=35 --dim n=37 --target c $near
 for model in sink_first sink_last; do
 	same $model --dim b=2 --dim m=3 --dim n=600 $near
 done
@@ -162,7 +180,7 @@ same op_f64 --rtol 1e-9 --atol 1e-12
 same op_f16 --rtol 4e-3 --atol 2e-3
 same op_bf16 --rtol 3e-2 --atol 2e-2
 same loose --dim b=2 --dim m=40 --dim n=70 --dim t=70 $near
-for model in plain loose heads op_f32 op_f16 op_bf16 op_f64 scores masked; do
+for model in plain loose biased heads op_f32 op_f16 op_bf16 op_f64 scores masked; do
 	one $model
 	[ $model != ${model#op_} ] || same $model $near
 done
