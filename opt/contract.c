@@ -234,10 +234,11 @@ orient(Sched *s, Node *t, Contraction *c, Node *ea, Node *eb, const Node *along)
 	c->eb = eb;
 	c->a = factor_read(ea, s->gpu);
 	c->b = factor_read(eb, s->gpu);
-	for (i = 0; i < na; i++)                 /* n: plain in b, longest */
+	for (i = 0; i < na; i++)                 /* n: plain in b, longest; a given one on a CPU anywhere */
 		for (k = 1; k < c->b->nin; k++)
 			if ((!along || along == fa[i])
-			 && (c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i]))
+			 && (c->b->in[k] == fa[i] || runs_along(s->m, c->b, fa[i])
+				|| (along && !s->gpu && contains(c->b, along)))
 				&& (!best || const_or(fa[i]->in[0], 64) > const_or(best->in[0], 64)))
 				best = fa[i];
 	c->n = best;
