@@ -145,41 +145,19 @@ empty(Wg *w, Node *stage)
 }
 
 static void
-phase(Wg *w, Region *r, const char *what, Node *bar, Node *number)
-{
-	l_sync(w->q.o.m, r, what, (Spot){w->bars, &bar}, number != NULL, &number);
-}
-
-static void
-synch(Wg *w, Region *r, const char *what, int n, Node *const *numbers)
-{
-	l_sync(w->q.o.m, r, what, (Spot){0}, n, numbers);
-}
-
-static void
 make_barriers(Wg *w, Region *r)
 {
 	Module *m = w->q.o.m;
 	Node *s = x_axis(m, x_idx(m, STAGES));
 	Region *then = region_new(m, NULL), *in = region_new(m, NULL);
 
-	phase(w, in, "phase_init", keys_full(w, s), x_idx(m, 1));
-	phase(w, in, "phase_init", values_full(w, s), x_idx(m, 1));
-	phase(w, in, "phase_init", empty(w, s), x_idx(m, w->q.warps));
+	box_phase(m, in, w->bars, "phase_init", keys_full(w, s), x_idx(m, 1));
+	box_phase(m, in, w->bars, "phase_init", values_full(w, s), x_idx(m, 1));
+	box_phase(m, in, w->bars, "phase_init", empty(w, s), x_idx(m, w->q.warps));
 	l_for(m, then, F_UNROLL, s, in);
-	synch(w, then, "phase_fence", 0, NULL);
+	box_order(m, then, "phase_fence", 0, NULL);
 	l_when(m, r, x_eq(m, w->q.o.f.tid, x_idx(m, 0)), then, NULL);
 	l_barrier(m, r);
-}
-
-static Node *
-stage_of(Wg *w, Region *r, Node *block, Node **parity)
-{
-	Module *m = w->q.o.m;
-	Node *stages = x_idx(m, STAGES);
-
-	*parity = l_let(m, r, x_mod(m, x_fdiv(m, block, stages), x_idx(m, 2)));
-	return l_let(m, r, x_mod(m, block, stages));
 }
 
 /* ---- the copier ------------------------------------------------------------------------------ */
@@ -191,12 +169,14 @@ copier(Wg *w, Region *r, Node *total)
 	Node *block = x_axis(m, total), *parity, *stage, *key;
 	Region *then = region_new(m, NULL), *in = region_new(m, NULL);
 
-	stage = stage_of(w, in, block, &parity);
+	stage = box_stage(m, in, block, STAGES, &parity);
 	key = l_let(m, in, x_muli(m, block, w->q.keys));
-	phase(w, in, "phase_wait", empty(w, stage), x_sub(m, x_idx(m, 1), parity));
-	phase(w, in, "phase_expect", keys_full(w, stage), x_idx(m, w->k.bands * band_bytes(w)));
+	box_phase(m, in, w->bars, "phase_wait", empty(w, stage), x_sub(m, x_idx(m, 1), parity));
+	box_phase(m, in, w->bars, "phase_expect", keys_full(w, stage),
+		x_idx(m, w->k.bands * band_bytes(w)));
 	copy(w, in, &w->k, stage, key, keys_full(w, stage));
-	phase(w, in, "phase_expect", values_full(w, stage), x_idx(m, w->v.bands * band_bytes(w)));
+	box_phase(m, in, w->bars, "phase_expect", values_full(w, stage),
+		x_idx(m, w->v.bands * band_bytes(w)));
 	copy(w, in, &w->v, stage, key, values_full(w, stage));
 	l_for(m, then, F_SERIAL, block, in);
 	l_when(m, r, x_eq(m, w->q.o.f.tid, x_idx(m, 0)), then, NULL);
@@ -211,8 +191,8 @@ complete(Wg *w, Region *r, Node *sums, int n)
 	Module *m = w->q.o.m;
 	Node *zero = x_idx(m, 0), *count = x_idx(m, n);
 
-	synch(w, r, "mma_commit", 0, NULL);
-	synch(w, r, "mma_wait", 1, &zero);
+	box_order(m, r, "mma_commit", 0, NULL);
+	box_order(m, r, "mma_wait", 1, &zero);
 	l_sync(m, r, "mma_keep", (Spot){sums, (Node *[]){zero, zero, zero}}, 1, &count);
 }
 
@@ -227,7 +207,7 @@ scores(Wg *w, Region *r, Node *stage)
 	Region *in;
 
 	am_clear(q, r, q->s, q->keys / q->key_tile);
-	synch(w, r, "mma_fence", 0, NULL);
+	box_order(m, r, "mma_fence", 0, NULL);
 	in = am_unroll(q, r, q->depth / q->t.x->k, &k);
 	word = x_addi(m, x_muli(m, stage, w->stage_words), w->k.base);
 	word = x_add(m, word, x_muli(m, x_fdiv(m, k, x_idx(m, per)), band_bytes(w) / 4));
@@ -246,7 +226,7 @@ values(Wg *w, Region *r, Node *stage)
 	Node *k, *zero = x_idx(m, 0), *word;
 	Region *in;
 
-	synch(w, r, "mma_fence", 0, NULL);
+	box_order(m, r, "mma_fence", 0, NULL);
 	in = am_unroll(q, r, q->keys / q->t.x->k, &k);
 	word = x_addi(m, x_muli(m, stage, w->stage_words), w->v.base);
 	word = x_add(m, word, x_muli(m, k, q->t.x->k * ROW / 4));
@@ -264,14 +244,14 @@ pass_over(Wg *w, Region *r, Node *total)
 	Node *block = x_axis(m, total), *parity, *stage;
 	Region *in = region_new(m, NULL), *then = region_new(m, NULL);
 
-	stage = stage_of(w, in, block, &parity);
+	stage = box_stage(m, in, block, STAGES, &parity);
 	q->k0 = l_let(m, in, x_muli(m, block, q->keys));
-	phase(w, in, "phase_wait", keys_full(w, stage), parity);
+	box_phase(m, in, w->bars, "phase_wait", keys_full(w, stage), parity);
 	scores(w, in, stage);
 	am_softmax(q, in);
-	phase(w, in, "phase_wait", values_full(w, stage), parity);
+	box_phase(m, in, w->bars, "phase_wait", values_full(w, stage), parity);
 	values(w, in, stage);
-	phase(w, then, "phase_arrive", empty(w, stage), NULL);
+	box_phase(m, then, w->bars, "phase_arrive", empty(w, stage), NULL);
 	l_when(m, in, x_eq(m, q->t.lane, x_idx(m, 0)), then, NULL);
 	l_for(m, r, F_SERIAL, block, in);
 }
@@ -281,7 +261,7 @@ groups_meet(Wg *w, Region *r)
 {
 	Module *m = w->q.o.m;
 
-	synch(w, r, "part_barrier", 2, (Node *[]){x_idx(m, GROUPS_MEET), x_idx(m, w->q.t.threads)});
+	box_order(m, r, "part_barrier", 2, (Node *[]){x_idx(m, GROUPS_MEET), x_idx(m, w->q.t.threads)});
 }
 
 /* The queries by way of shared memory to registers. */
@@ -372,8 +352,8 @@ emit(Wg *w, Region *r)
 	make_barriers(w, r);
 	total = x_ceildiv(m, flash_end(&q->o, r, q->q0, q->warps * q->q.span), x_idx(m, q->keys));
 	total = total->code == O_NUM ? total : l_let(m, r, total);
-	synch(w, copies, "regs_drop", 1, (Node *[]){x_idx(m, COPIER_REGS)});
-	synch(w, products, "regs_take", 1, (Node *[]){x_idx(m, GROUP_REGS)});
+	box_order(m, copies, "regs_drop", 1, (Node *[]){x_idx(m, COPIER_REGS)});
+	box_order(m, products, "regs_take", 1, (Node *[]){x_idx(m, GROUP_REGS)});
 	copier(w, copies, total);
 	groups(w, products, total);
 	l_when(m, r, x_lt(m, q->o.f.tid, x_idx(m, GROUP)), copies, products);

@@ -68,3 +68,25 @@ box_map(KB *kb, TensorMap *t, Node *tensor)
 	t->buf = i;
 	kb->k->maps[kb->k->nmaps++] = *t;
 }
+
+void
+box_phase(Module *m, Region *r, Node *bars, const char *what, Node *bar, Node *number)
+{
+	l_sync(m, r, what, (Spot){bars, &bar}, number != NULL, &number);
+}
+
+void
+box_order(Module *m, Region *r, const char *what, int n, Node *const *numbers)
+{
+	l_sync(m, r, what, (Spot){0}, n, numbers);
+}
+
+Node *
+box_stage(Module *m, Region *r, Node *n, int stages, Node **parity)
+{
+	Node *all = x_idx(m, stages);
+
+	if (parity)
+		*parity = l_let(m, r, x_mod(m, x_fdiv(m, n, all), x_idx(m, 2)));
+	return l_let(m, r, x_mod(m, n, all));
+}

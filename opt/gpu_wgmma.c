@@ -401,18 +401,6 @@ empty(Wg *w, Node *stage)
 	return x_addi(w->q.g.m, stage, w->q.stages);
 }
 
-static void
-phase(Wg *w, Region *r, const char *what, Node *bar, Node *number)
-{
-	l_sync(w->q.g.m, r, what, (Spot){w->bars, &bar}, number != NULL, &number);
-}
-
-static void
-wait_by(Wg *w, Region *r, const char *what, int n, Node *const *numbers)
-{
-	l_sync(w->q.g.m, r, what, (Spot){0}, n, numbers);
-}
-
 static Node *
 one(Wg *w, int64_t n)
 {
@@ -448,11 +436,9 @@ static Node *
 stage_of(Wg *w, Region *r, Node *i, Node *step, Node **parity)
 {
 	Module *m = w->q.g.m;
-	Node *n = l_let(m, r, x_add(m, x_mul(m, i, w->q.total), step)), *stages = x_idx(m, w->q.stages);
+	Node *n = l_let(m, r, x_add(m, x_mul(m, i, w->q.total), step));
 
-	if (parity)
-		*parity = l_let(m, r, x_mod(m, x_fdiv(m, n, stages), x_idx(m, 2)));
-	return l_let(m, r, x_mod(m, n, stages));
+	return box_stage(m, r, n, w->q.stages, parity);
 }
 
 static void
@@ -468,9 +454,9 @@ copier(Wg *w, Region *r)
 	place_boxes(w, in, &w->a);
 	place_boxes(w, in, &w->b);
 	stage = stage_of(w, rs, i, step, &parity);
-	phase(w, rs, "phase_wait", empty(w, stage), x_sub(m, x_idx(m, 1), parity));
+	box_phase(m, rs, w->bars, "phase_wait", empty(w, stage), x_sub(m, x_idx(m, 1), parity));
 	mm_bind_step(q, rs, step);
-	phase(w, rs, "phase_expect", full(w, stage), x_idx(m, bytes));
+	box_phase(m, rs, w->bars, "phase_expect", full(w, stage), x_idx(m, bytes));
 	copy(w, rs, &w->a, stage, full(w, stage));
 	copy(w, rs, &w->b, stage, full(w, stage));
 	l_for(m, in, F_SERIAL, step, rs);
@@ -516,7 +502,7 @@ release(Wg *w, Region *r, Node *stage)
 	Module *m = w->q.g.m;
 	Region *then = region_new(m, NULL);
 
-	phase(w, then, "phase_arrive", empty(w, stage), NULL);
+	box_phase(m, then, w->bars, "phase_arrive", empty(w, stage), NULL);
 	l_when(m, r, x_eq(m, w->q.t.lane, x_idx(m, 0)), then, NULL);
 }
 
@@ -542,15 +528,15 @@ sum_up(Wg *w, Region *r, Node *i)
 	Region *in = region_new(m, NULL), *then = region_new(m, NULL);
 
 	stage = stage_of(w, in, i, step, &parity);
-	phase(w, in, "phase_wait", full(w, stage), parity);
-	wait_by(w, in, "mma_fence", 0, NULL);
+	box_phase(m, in, w->bars, "phase_wait", full(w, stage), parity);
+	box_order(m, in, "mma_fence", 0, NULL);
 	multiply(w, in, stage);
-	wait_by(w, in, "mma_commit", 0, NULL);
-	wait_by(w, in, "mma_wait", 1, (Node *[]){one(w, 1)});
+	box_order(m, in, "mma_commit", 0, NULL);
+	box_order(m, in, "mma_wait", 1, (Node *[]){one(w, 1)});
 	release(w, then, stage_of(w, then, i, x_addi(m, step, -1), NULL));
 	l_when(m, in, x_lt(m, zero, step), then, NULL);
 	l_for(m, r, F_SERIAL, step, in);
-	wait_by(w, r, "mma_wait", 1, &zero);
+	box_order(m, r, "mma_wait", 1, &zero);
 	keep(w, r);
 	then = region_new(m, NULL);
 	release(w, then, stage_of(w, then, i, x_addi(m, q->total, -1), NULL));
@@ -585,7 +571,7 @@ slice_sum(void *ctx, Node *y, Node *x)
 static void
 meet(Wg *w, Region *r)
 {
-	wait_by(w, r, "part_barrier", 2, (Node *[]){x_addi(w->q.g.m, w->group, 1), x_idx(w->q.g.m, GROUP)});
+	box_order(w->q.g.m, r, "part_barrier", 2, (Node *[]){x_addi(w->q.g.m, w->group, 1), x_idx(w->q.g.m, GROUP)});
 }
 
 static void
@@ -642,10 +628,10 @@ make_barriers(Wg *w, Region *r)
 	Node *s = x_axis(m, x_idx(m, q->stages));
 	Region *then = region_new(m, NULL), *in = region_new(m, NULL);
 
-	phase(w, in, "phase_init", full(w, s), x_idx(m, 1));
-	phase(w, in, "phase_init", empty(w, s), x_idx(m, q->wm * WARPS));
+	box_phase(m, in, w->bars, "phase_init", full(w, s), x_idx(m, 1));
+	box_phase(m, in, w->bars, "phase_init", empty(w, s), x_idx(m, q->wm * WARPS));
 	l_for(m, then, F_UNROLL, s, in);
-	wait_by(w, then, "phase_fence", 0, NULL);
+	box_order(m, then, "phase_fence", 0, NULL);
 	l_when(m, r, x_eq(m, q->g.f.tid, x_idx(m, 0)), then, NULL);
 	l_barrier(m, r);
 }
@@ -712,8 +698,8 @@ emit(Wg *w, double depth)
 	allocate(w);
 	make_barriers(w, g->f.thread);
 	if (q->wm > 1) {
-		wait_by(w, copies, "regs_drop", 1, (Node *[]){one(w, COPIER_REGS)});
-		wait_by(w, products, "regs_take", 1, (Node *[]){one(w, GROUP_REGS)});
+		box_order(m, copies, "regs_drop", 1, (Node *[]){one(w, COPIER_REGS)});
+		box_order(m, products, "regs_take", 1, (Node *[]){one(w, GROUP_REGS)});
 	}
 	copier(w, copies);
 	groups(w, products);
